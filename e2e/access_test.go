@@ -197,20 +197,6 @@ func TestConsent(t *testing.T) {
 		s.fails(5, "approve", id(f))
 	}
 	s.fails(3, "approve", "apr_"+strings.Repeat("A", 26))
-	// A token never approves what it asked for itself.
-	var tok tokenAnswer
-	s.ok(&tok, "token", "create", "both", "--capability", "gateway,read,slurm,approve", "--project", "demo")
-	env := []string{"SLURMGATE_TOKEN=" + tok.Token}
-	f := s.user("lab", env, word("three")...).failure(t, 4)
-	if f := s.user("lab", env, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
-		t.Errorf("approve by the token that asked fails with %v, want consent_self", f)
-	}
-	// Nor does another token of the same maker.
-	var helper tokenAnswer
-	s.ok(&helper, "token", "create", "helper", "--capability", "gateway,read,approve", "--project", "demo")
-	if f := s.user("lab", []string{"SLURMGATE_TOKEN=" + helper.Token}, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
-		t.Errorf("approve by another token of its maker fails with %v, want consent_self", f)
-	}
 }
 
 // What a dry run shows is what the call then does, byte for byte; and it leaves nothing behind.

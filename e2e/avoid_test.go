@@ -7,11 +7,6 @@ import (
 	"testing"
 )
 
-// whole plans a job that fills a node, so that two of them run on two.
-func (s *site) whole(argv ...string) tree {
-	return s.set(probePlan(argv...), "resources.mem_mb", 5000)
-}
-
 type attempt struct {
 	Node, Ending string
 	Avoids       []struct{ Node, Fault string }
@@ -74,43 +69,5 @@ X
 			}
 		}
 		heal(t, "n1", "n2")
-	}
-}
-
-// The attempt after a node's fault does not use that node; the run reports so while it runs and afterwards, and doctor
-// names the node.
-//
-// proves OPS-02
-func TestNodeAtFaultIsAvoided(t *testing.T) {
-	s := newSite(t, "probing", func(f *siteFile) { f.ImageStore = f.Dir + "/images" })
-	s.replace("domain/policies.yaml", "infrastructure_attempts: 0", "infrastructure_attempts: 1")
-	s.ok(nil, "image", "add", "probe", world.dir+"/probe.sif")
-	s.serve()
-	t.Cleanup(func() { heal(t, "n1", "n2") })
-	s.plant("n1", nodeFault{name: "no image store", plant: `mount -t tmpfs -o mode=755 t $1/images`})
-	one, two := s.submit(s.whole("write", "out/result", "a")).RunID, s.submit(s.whole("write", "out/result", "b")).RunID
-	avoided := 0
-	for _, id := range []string{one, two} {
-		s.ends(id, "succeeded")
-		list := s.attempts(id)
-		if len(list) < 2 {
-			continue
-		}
-		avoided++
-		first, second := list[0], list[1]
-		if first.Node != "n1" || first.Ending != "image_missing" || second.Node != "n2" || len(second.Avoids) != 1 ||
-			second.Avoids[0].Node != "n1" || second.Avoids[0].Fault != "image_missing" {
-			t.Errorf("the attempts are %+v, want image_missing on n1 and one that avoids n1 on n2", list)
-		}
-	}
-	if avoided == 0 { // the second run may start on n1 too, when the first has ended there
-		t.Error("no run met the fault")
-	}
-	e := s.examineNodes("--no-jobs")
-	if status, found, remedy := e.find("node_history"); status != "warning" || !strings.Contains(found, "n1") || !strings.Contains(found,
-		"image_missing") ||
-		!strings.Contains(remedy, "--node n1") {
-		t.Errorf("node_history is %q: %s; next %s; want a warning about n1 and how to examine it", status, found,
-			remedy)
 	}
 }

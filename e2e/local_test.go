@@ -56,53 +56,6 @@ func here(t *testing.T, kind, policy string) (s *site, args func(...string) []st
 	}
 }
 
-// A directory goes into a docker plan and comes out of one as in a job: the copy is the same artifact. (Not parallel: it counts Slurm's
-// jobs.)
-//
-// proves DATA-02 ABI-13
-func TestDockerDirectories(t *testing.T) {
-	s := newSite(t, "probing")
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.folder, kind: job_worker}\n")
-	tool := strings.NewReplacer("probe.here", "probe.folder", "KIND", "docker", "[mode, note]", "[index]",
-		`    note: {type: string}
-    mode: {type: string, enum: [write, report, await, exit, sleep, nothing]}
-    a: {type: string, default: out/result}
-    b: {type: string, default: done}
-`, "    index: {type: string}\n",
-		"{role: note, param: note, types: [TEXT], DEST}", "{role: index, param: index, types: [DIRECTORY], destName: index}",
-		"{role: result, type: TEXT, label: result, srcRelpath: out/result}",
-		"{role: copy, type: DIRECTORY, label: copy, srcRelpath: out/copy}",
-		`[testprog, "{{ params.mode }}", "{{ params.a }}", "{{ params.b }}"]`, "[testprog, copytree, /work/in/index, /work/out/copy]").
-		Replace(hereTool)
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.folder.tool.yaml", []byte(tool), 0o644))
-	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_running: 2}")
-	dir := host(s.dir) + "/index"
-	must(t, os.MkdirAll(dir+"/sub/deep", 0o755))
-	for i := range 300 {
-		must(t, os.WriteFile(fmt.Sprintf("%s/sub/it's %03d", dir, i), []byte(strings.Repeat("x", i)), 0o644))
-	}
-	must(t, os.WriteFile(dir+"/sub/deep/-n", []byte("an option\n"), 0o644))
-	must(t, giveToLab(host(s.dir)))
-	s.serve()
-	before := count(t)
-	in := s.import1(s.dir + "/index")
-	var l looked
-	if s.ok(&l, "run", "probe.folder", "--input", "index="+in.ArtifactID, "--wait"); l.State != "succeeded" {
-		t.Fatalf("a docker plan that copies a folder: %v, want it succeeded", l)
-	}
-	var out artifactRow
-	if s.ok(&out, "artifact", "get", l.Roles["copy"]); out.SHA256 != in.SHA256 || out.Type != "DIRECTORY" {
-		t.Errorf("the folder %+v came back as %+v, want the same", in, out)
-	}
-	s.ok(nil, "artifact", "get", out.ArtifactID, "-o", s.dir+"/back")
-	if got := shell(t, "lab", "diff -r "+s.dir+"/index "+s.dir+"/back && echo same"); got != "same" {
-		t.Errorf("the folder and what came back differ:\n%s", got)
-	}
-	if after := count(t); after.Submitted != before.Submitted {
-		t.Errorf("a docker plan made Slurm count %+v, before %+v; want no job", after, before)
-	}
-}
-
 // A docker plan runs at once where the gateway is: same script, same container, same proof of success, no job in Slurm. A call that is
 // repeated is answered by a run that succeeded and by no other.
 //
