@@ -44,7 +44,7 @@ func TestDoctorAsCaller(t *testing.T) {
 	t.Parallel()
 	caller := func(doc tree) tree { return doc["slurm"].(tree)["caller"].(tree) }
 	port := func(name string) func(tree) {
-		return func(doc tree) { caller(doc)["ssh"].(tree)["port"] = callersOf(t).Ports[name] }
+		return func(doc tree) { caller(doc)["ssh"].(tree)["port"] = sshOf(t).Callers.Ports[name] }
 	}
 	of := func(verb string) string {
 		name := newUser(t)

@@ -30,20 +30,12 @@ type callers struct {
 		CAKey    string `json:"ca_key"`
 		CAPublic string `json:"ca_public"`
 	} `json:"signer"`
+	CAKeyHere  string `json:"ca_key_here"` // as this machine sees it
 	Principals string `json:"principals"`
 	Revoked    string `json:"revoked"`
 	Users      map[string]struct {
 		UID int `json:"uid"`
 	} `json:"users"`
-}
-
-func callersOf(t testing.TB) callers {
-	t.Helper()
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
-	must(t, err)
-	var info struct{ Callers callers }
-	must(t, json.Unmarshal(out, &info))
-	return info.Callers
 }
 
 // callerSite makes a site with run_as: caller after site-configs/caller.yaml. Its gateway runs on the login node as
@@ -52,7 +44,7 @@ func callersOf(t testing.TB) callers {
 // folders below /shared/scratch/USER.
 func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	t.Helper()
-	info := callersOf(t)
+	info := sshOf(t).Callers
 	s := newSite(t, "probing")
 	text, err := os.ReadFile(filepath.Join(world.repo, "site-configs/caller.yaml"))
 	must(t, err)
@@ -163,7 +155,7 @@ type signerProcess struct {
 // outside the site's, where lab could change it.
 func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	t.Helper()
-	info := callersOf(t)
+	info := sshOf(t).Callers
 	dir := "/run/signers/" + path.Base(s.callerRuns("x"))
 	sign := &signerProcess{t: t, ca: info.Signer.CAKey, dir: dir, config: dir + "/signer.yaml", socket: dir + "/signer.sock",
 		log: dir + "/certificates.log"}

@@ -61,7 +61,7 @@ func small(t *testing.T, runs, options string) {
 // proves SITE-03 OPS-02
 func TestDoctorElsewhereMore(t *testing.T) {
 	t.Parallel()
-	h := sshdOf(t)
+	h := sshOf(t)
 	ssh := func(doc tree) tree { return doc["slurm"].(tree)["ssh"].(tree) }
 	signed := func(by string, options ...string) func(*testing.T, tree) {
 		return func(t *testing.T, doc tree) {

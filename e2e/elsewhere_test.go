@@ -14,20 +14,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// sshHosts extends sshInfo with further hosts and keys of the cluster's SSH servers.
-type sshHosts struct {
-	sshInfo
-	Login2 struct {
-		Address string `json:"address"`
-		Port    int    `json:"port"`
-	} `json:"login2"`
-	Shared       string `json:"shared"`
-	OtherHostKey string `json:"other_host_key"`
+// server is where an SSH server of the cluster listens.
+type server struct {
+	Address string
+	Port    int
 }
 
-func sshOf(t testing.TB) (h sshHosts) { return sshOfCluster(t, world.cluster) }
+// sshInfo is the output of scripts/devcluster ssh-info: how this machine reaches the cluster's SSH servers.
+type sshInfo struct {
+	Login, Login2 server
+	DTN           struct {
+		server
+		Shared string
+	}
+	Shared       string
+	Key          string
+	KnownHosts   string            `json:"known_hosts"`
+	KnownHostsCA string            `json:"known_hosts_ca"`
+	UserCA       string            `json:"user_ca"`
+	OtherHostKey string            `json:"other_host_key"`
+	Users        map[string]string // login shells
+	Callers      callers
+}
 
-func sshOfCluster(t testing.TB, name string) (h sshHosts) {
+func sshOf(t testing.TB) (h sshInfo) { return sshOfCluster(t, world.cluster) }
+
+func sshOfCluster(t testing.TB, name string) (h sshInfo) {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output()
 	must(t, err)

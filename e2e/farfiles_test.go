@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,44 +24,11 @@ import (
 	"slurmgate/staging/sftp"
 )
 
-// sshInfo is the output of devcluster ssh-info: how this machine reaches the cluster's hosts.
-type sshInfo struct {
-	Login struct {
-		Address string `json:"address"`
-		Port    int    `json:"port"`
-	} `json:"login"`
-	Login2 struct {
-		Address string `json:"address"`
-		Port    int    `json:"port"`
-	} `json:"login2"`
-	DTN struct {
-		Address string `json:"address"`
-		Port    int    `json:"port"`
-		Shared  string `json:"shared"`
-	} `json:"dtn"`
-	Key        string `json:"key"`
-	KnownHosts string `json:"known_hosts"`
-}
-
 // farHosts logs in to the login node as lab, and to the data host.
 func farHosts(t *testing.T) (login, dtn *remote.Host, info sshInfo) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &info)
-	}
-	must(t, err)
-	return info.host(t, info.Login.Address, info.Login.Port), info.host(t, info.DTN.Address, info.DTN.Port), info
-}
-
-// host logs in to an address as lab.
-func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
-	t.Helper()
-	c := remote.Config{Address: fmt.Sprintf("%s:%d", address, port), User: "lab", Key: i.Key, KnownHosts: []string{i.KnownHosts}}
-	h, err := remote.New(c, slog.New(slog.DiscardHandler))
-	must(t, err)
-	t.Cleanup(h.Close)
-	return h
+	info = sshOf(t)
+	return hostAt(t, info.at(info.Login, "lab")), hostAt(t, info.at(info.DTN.server, "lab")), info
 }
 
 // Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real
@@ -106,7 +71,7 @@ func TestFarWorkspaces(t *testing.T) {
 	}
 	t.Run("caller", func(t *testing.T) {
 		t.Parallel()
-		alice, info := userHost(t, userAt(t, "alice")), callersOf(t)
+		alice, info := hostAt(t, userAt(t, "alice")), sshOf(t).Callers
 		scratch, uid := info.Scratch+"/alice", info.Users["alice"].UID
 		runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
 			dir, err := os.MkdirTemp(host(scratch), "far-")

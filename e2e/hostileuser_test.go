@@ -2,11 +2,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -21,31 +17,15 @@ import (
 // userAt returns the settings to log in as a user with a certificate of the cluster's authority for callers.
 func userAt(t testing.TB, user string) remote.Config {
 	t.Helper()
-	var info struct {
-		sshdInfo
-		Callers struct {
-			Key string `json:"ca_key_here"`
-		}
-	}
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
-	must(t, err)
-	must(t, json.Unmarshal(out, &info))
-	text, err := os.ReadFile(info.Callers.Key)
+	info := sshOf(t)
+	text, err := os.ReadFile(info.Callers.CAKeyHere)
 	must(t, err)
 	authority, err := ssh.ParsePrivateKey(text)
 	must(t, err)
-	c := info.at(user)
+	c := info.at(info.Login, user)
 	c.Key = ""
 	c.Credentials = sshtest.Credentials(authority, user, 5*time.Minute)
 	return c
-}
-
-func userHost(t testing.TB, c remote.Config) *remote.Host {
-	t.Helper()
-	h, err := remote.New(c, slog.New(slog.DiscardHandler))
-	must(t, err)
-	t.Cleanup(h.Close)
-	return h
 }
 
 // plantFile writes a file in a user's home, which the end of the test removes.
@@ -65,7 +45,7 @@ func plantFile(t *testing.T, user, name, text string) {
 // proves SITE-08
 func TestStartUpFilesOfAUser(t *testing.T) {
 	const honest, notStarted, forged = "honest", "not started", "forged"
-	bob := userHost(t, userAt(t, "bob"))
+	bob := hostAt(t, userAt(t, "bob"))
 	call := func(h *remote.Host, patience time.Duration) (string, error) {
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		defer stop()
@@ -99,7 +79,7 @@ printf '\n%s begin\n' $m; printf '\n%s begin\n' $m >&2; yes`, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plantFile(t, "alice", x.file, x.text)
-			alice := userHost(t, userAt(t, "alice"))
+			alice := hostAt(t, userAt(t, "alice"))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			type answer struct {

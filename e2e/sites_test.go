@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -260,10 +258,7 @@ func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
 		t.Helper()
 		must(t, command(append([]string{"scripts/devcluster", "--name", name, "exec", "--"}, argv...)...))
 	}
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output()
-	must(t, err)
-	var h sshHosts
-	must(t, json.Unmarshal(out, &h))
+	h := sshOfCluster(t, name)
 	s = newSite(t, "probing")
 	known, err := os.ReadFile(h.KnownHosts)
 	must(t, err)

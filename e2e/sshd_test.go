@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,44 +20,15 @@ import (
 // These tests hold package remote against OpenSSH; its own tests do so against x/crypto's server. They restart sshd, so they do not run in
 // parallel.
 
-// sshdInfo is the output of scripts/devcluster ssh-info.
-type sshdInfo struct {
-	Login, Login2, DTN struct {
-		Address string
-		Port    int
-	}
-	Key          string
-	PublicKey    string `json:"public_key"`
-	KnownHosts   string `json:"known_hosts"`
-	KnownHostsCA string `json:"known_hosts_ca"`
-	UserCA       string `json:"user_ca"`
-	Users        map[string]string
+// at returns the settings to reach a server as a user.
+func (i sshInfo) at(to server, user string) remote.Config {
+	return remote.Config{Address: net.JoinHostPort(to.Address, fmt.Sprint(to.Port)), User: user, KnownHosts: []string{i.KnownHosts}, Key: i.Key}
 }
 
-func sshdOf(t *testing.T) (i sshdInfo) {
-	t.Helper()
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", world.cluster, "ssh-info").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &i)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
-}
-
-// at returns the settings to reach the login node as a user.
-func (i sshdInfo) at(user string) remote.Config {
-	return remote.Config{Address: net.JoinHostPort(i.Login.Address, fmt.Sprint(i.Login.Port)), User: user, KnownHosts: []string{i.KnownHosts},
-		Key: i.Key}
-}
-
-func hostAt(t *testing.T, c remote.Config) *remote.Host {
+func hostAt(t testing.TB, c remote.Config) *remote.Host {
 	t.Helper()
 	h, err := remote.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(h.Close)
 	return h
 }
@@ -77,13 +47,13 @@ func sshd(t *testing.T, options ...string) {
 
 // proves SITE-02
 func TestLoginShells(t *testing.T) {
-	info := sshdOf(t)
+	info := sshOf(t)
 	args := []string{"a'b", "$HOME", "x\ny", "", "!!", "~", "\\", "é"}
 	for _, user := range []string{"lab", "dash", "tcsh", "fish", "zsh", "noisy", "asks"} {
 		if info.Users[user] == "" {
 			t.Fatalf("the cluster has no user %s", user)
 		}
-		h := hostAt(t, info.at(user))
+		h := hostAt(t, info.at(info.Login, user))
 		for _, once := range []bool{true, false} {
 			out, err := h.Run(t.Context(), remote.Call{Script: `printf '<%s>' "$@"; exit 3`, Args: args, Limit: 1000, Once: once})
 			if err != nil || string(out.Stdout) != "<"+strings.Join(args, "><")+">" || out.Stderr != "" || out.Exit != 3 {
@@ -94,35 +64,33 @@ func TestLoginShells(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	_, err := hostAt(t, info.at("endless")).Run(ctx, remote.Call{Script: "true", Limit: 1, Once: true})
+	_, err := hostAt(t, info.at(info.Login, "endless")).Run(ctx, remote.Call{Script: "true", Limit: 1, Once: true})
 	if !remote.NotStarted(err) {
 		t.Errorf("a profile that never ends: %v", err)
 	}
-	if _, err := hostAt(t, info.at("sftponly")).Run(t.Context(), remote.Call{Script: "true", Limit: 1, Once: true}); !remote.NotStarted(err) {
+	if _, err := hostAt(t, info.at(info.Login, "sftponly")).Run(t.Context(), remote.Call{Script: "true", Limit: 1, Once: true}); !remote.NotStarted(err) {
 		t.Errorf("a user without a shell: %v", err)
 	}
 }
 
 // proves SITE-03
 func TestHostKeysOfSSHD(t *testing.T) {
-	info := sshdOf(t)
+	info := sshOf(t)
 	run := func(c remote.Config) error {
 		h := hostAt(t, c)
 		defer h.Close()
 		_, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1})
 		return err
 	}
-	if err := run(info.at("lab")); err != nil {
+	if err := run(info.at(info.Login, "lab")); err != nil {
 		t.Errorf("a login with the host's known key: %v, want none", err)
 	}
-	jump := info.at("lab")
-	jump.Address = net.JoinHostPort(info.DTN.Address, fmt.Sprint(info.DTN.Port))
-	through := info.at("lab")
-	through.Jump = []remote.Config{jump}
+	through := info.at(info.Login, "lab")
+	through.Jump = []remote.Config{info.at(info.DTN.server, "lab")}
 	if err := run(through); err != nil {
 		t.Errorf("through the data host: %v", err)
 	}
-	certified := info.at("lab")
+	certified := info.at(info.Login, "lab")
 	certified.KnownHosts = []string{info.KnownHostsCA}
 	if err := run(certified); fault.CodeOf(err) != remote.BadHostKey {
 		t.Errorf("a key without a certificate, where only an authority is known: %v", err)
@@ -135,7 +103,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 	})
 	t.Run("changed", func(t *testing.T) {
 		sshd(t, "-h", "/etc/devcluster/ssh/other_host")
-		if err := run(info.at("lab")); fault.CodeOf(err) != remote.BadHostKey || !remote.NotStarted(err) {
+		if err := run(info.at(info.Login, "lab")); fault.CodeOf(err) != remote.BadHostKey || !remote.NotStarted(err) {
 			t.Errorf("a login where the host has another key: %v, want %s", err, remote.BadHostKey)
 		}
 	})
@@ -151,7 +119,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 		if out, err := exec.Command("ssh-keygen", "-H", "-f", known).CombinedOutput(); err != nil {
 			t.Fatalf("ssh-keygen -H failed: %v\n%s", err, out)
 		}
-		c := info.at("lab")
+		c := info.at(info.Login, "lab")
 		c.KnownHosts = []string{known}
 		if err := run(c); err != nil {
 			t.Errorf("a login with hashed names in known_hosts: %v, want no error", err)
@@ -161,9 +129,9 @@ func TestHostKeysOfSSHD(t *testing.T) {
 
 // proves SITE-04
 func TestLimitsOfSSHD(t *testing.T) {
-	info := sshdOf(t)
+	info := sshOf(t)
 	many := func(t *testing.T) {
-		h := hostAt(t, info.at("lab"))
+		h := hostAt(t, info.at(info.Login, "lab"))
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
@@ -185,12 +153,12 @@ func TestLimitsOfSSHD(t *testing.T) {
 	})
 	t.Run("MaxStartups", func(t *testing.T) {
 		sshd(t, "-o", "MaxStartups=1:100:1")
-		waiting, err := net.Dial("tcp", info.at("lab").Address) // takes the only place
+		waiting, err := net.Dial("tcp", info.at(info.Login, "lab").Address) // takes the only place
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer waiting.Close()
-		h := hostAt(t, info.at("lab"))
+		h := hostAt(t, info.at(info.Login, "lab"))
 		if _, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1}); !remote.NotStarted(err) {
 			t.Errorf("a login where sshd has no place: %v, want that nothing was started", err)
 		}
@@ -198,7 +166,7 @@ func TestLimitsOfSSHD(t *testing.T) {
 		working(t, h)
 	})
 	t.Run("connection", func(t *testing.T) {
-		h := hostAt(t, info.at("lab"))
+		h := hostAt(t, info.at(info.Login, "lab"))
 		working(t, h)
 		if out, err := inCluster("root", "devd", "cut", "sshd").CombinedOutput(); err != nil {
 			t.Fatalf("devd cut sshd: %v %s", err, out)
