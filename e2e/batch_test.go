@@ -26,9 +26,7 @@ type batchNow struct {
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.batch, kind: job_worker}\n")
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.batch.tool.yaml", []byte(batchPack), 0o644))
-	must(t, giveToLab(host(s.dir)))
+	s.addTool("probe.batch", batchPack)
 	d := s.serve()
 	var sheet strings.Builder
 	sheet.WriteString("sample,reads,tags\r\n")

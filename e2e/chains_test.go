@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,10 +27,8 @@ execution: {kind: cli, cmd: [testprog, "{{ params.how }}", "NAME\n"], stdin: in/
 func (s *site) chainTools(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: chain."+name+", kind: job_worker}\n")
-		must(s.t, os.WriteFile(host(s.dir)+"/domain/toolpacks/chain."+name+".tool.yaml", []byte(chainPack(name)), 0o644))
+		s.addTool("chain."+name, chainPack(name))
 	}
-	must(s.t, giveToLab(host(s.dir)))
 }
 
 // after starts chain.two on the output of a run that has not ended, and returns a function that checks it after that.

@@ -189,17 +189,14 @@ func dialogueSite(t *testing.T) *site {
 	shell(t, "root", `scontrol create PartitionName="$1" Nodes=n1,n2 State=DOWN`, partition)
 	t.Cleanup(func() { _ = inCluster("root", "scontrol", "delete", "PartitionName="+partition).Run() })
 	for id, text := range map[string]string{"demo.split": splitPack, "demo.count": countPack} {
-		s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: "+id+", kind: job_worker}\n")
-		must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/"+id+".tool.yaml", []byte("id: "+id+text), 0o644))
+		s.addTool(id, "id: "+id+text)
 	}
 	for _, p := range []struct{ id, about, mode, more string }{
 		{"demo.assemble", "Assembles reads. The memory that it needs grows with the size of the genome.", "hog", ""},
 		{"demo.check", "Checks reads.", "exit", ""},
 		{"demo.index", "Makes an index of reads.", "exit", "placement: {partition: " + partition + "}\n"},
 	} {
-		pack := strings.NewReplacer("ID", p.id, "ABOUT", p.about, "MODE", p.mode).Replace(demoPack) + p.more
-		s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: "+p.id+", kind: job_worker}\n")
-		must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/"+p.id+".tool.yaml", []byte(pack), 0o644))
+		s.addTool(p.id, strings.NewReplacer("ID", p.id, "ABOUT", p.about, "MODE", p.mode).Replace(demoPack)+p.more)
 	}
 	s.replace("domain/policies.yaml", "partitions_allowlist: [main, short]", "partitions_allowlist: [main, short, "+partition+"]")
 	s.replace("domain/policies.yaml", "version: 1\n", "version: 1\ntool_allowlist: "+

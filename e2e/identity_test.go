@@ -34,7 +34,6 @@ type placed struct {
 func TestBinds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	const pack = "domain/toolpacks/probe.sees.tool.yaml"
 	text := "id: probe.sees\ndescription: Sees what is there.\n" + packHead + `inputSchema: {type: object}
 outputSchema: {type: object}
 declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result}]
@@ -43,9 +42,7 @@ resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 binds: [ref]
 execution: {kind: cli, cmd: [testprog, report, out/result]}
 `
-	must(t, os.WriteFile(host(s.dir)+"/"+pack, []byte(text), 0o644))
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.sees, kind: job_worker}\n")
-	must(t, giveToLab(host(s.dir)))
+	s.addTool("probe.sees", text)
 
 	f := s.fails(2, "run", "probe.sees")
 	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") ||

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 )
@@ -12,7 +11,7 @@ const hereTool = `id: probe.here
 version: 1.0.0
 abiVersion: v1
 contractVersion: v1
-planKind: KIND
+planKind: docker
 description: Does what it is asked to, at once, where the gateway is.
 deterministic: true
 timeoutMs: 600000
@@ -26,26 +25,19 @@ inputSchema:
     a: {type: string, default: out/result}
     b: {type: string, default: done}
 outputSchema: {type: object}
-inputs: [{role: note, param: note, types: [TEXT], DEST}]
+inputs: [{role: note, param: note, types: [TEXT], destName: note.txt}]
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
 execution: {kind: cli, cmd: [testprog, "{{ params.mode }}", "{{ params.a }}", "{{ params.b }}"]}
 `
 
-// here makes a site with the tool above, as a docker or a hybrid one, and a policy that lets it run here.
-func here(t *testing.T, kind, policy string) (s *site, args func(...string) []string) {
+// here makes a site with the tool above, and a policy that lets it run here.
+func here(t *testing.T, policy string) (s *site, args func(...string) []string) {
 	t.Helper()
 	s = newSite(t, "probing")
-	dest, worker := "destName: note.txt", "job_worker"
-	if kind == "hybrid" {
-		dest, worker = "destRelpath: in/note.txt", "hybrid"
-	}
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.here, kind: "+worker+"}\n")
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.here.tool.yaml", []byte(strings.NewReplacer("KIND", kind, "DEST", dest).
-		Replace(hereTool)), 0o644))
+	s.addTool("probe.here", hereTool)
 	s.replace("domain/policies.yaml", "network: none", "network: none\n"+policy)
-	must(t, giveToLab(host(s.dir)))
 	note := s.file("note", "a note\n")
 	return s, func(params ...string) []string {
 		out := []string{"run", "probe.here", "--input", "note=" + note}
@@ -61,7 +53,7 @@ func here(t *testing.T, kind, policy string) (s *site, args func(...string) []st
 //
 // proves ABI-06 ABI-13 ABI-15 ABI-17
 func TestDockerPlans(t *testing.T) {
-	s, call := here(t, "docker", "local: {max_running: 2}")
+	s, call := here(t, "local: {max_running: 2}")
 	s.serve()
 	before := count(t)
 	run := func(code int, params ...string) looked {
@@ -127,7 +119,7 @@ func TestDockerPlans(t *testing.T) {
 // proves ABI-15
 func TestDockerOutlivesGateway(t *testing.T) {
 	t.Parallel()
-	s, call := here(t, "docker", "local: {}")
+	s, call := here(t, "local: {}")
 	d := s.serve()
 	var a submitted
 	s.ok(&a, call("mode=await", "a=out/go", "b=out/result")...)

@@ -26,9 +26,7 @@ func TestManySamples(t *testing.T) {
 	}
 	s := newSite(t, "probing")
 	s.arrays(63, 3*time.Second)
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.batch, kind: job_worker}\n")
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.batch.tool.yaml", []byte(batchPack), 0o644))
-	must(t, giveToLab(host(s.dir)))
+	s.addTool("probe.batch", batchPack)
 	d := s.serve()
 	shell(t, "lab", `mkdir "$1/many" && cd "$1/many" && for ((i = 0; i < $2; i++)); do echo "$i" >"r$i.txt"; done
 (echo sample,reads,tags; for ((i = 0; i < $2; i++)); do echo "S$i,$1/many/r$i.txt,lot-$((i % 10))"; done) >"$1/many.csv"`, s.dir+"/files", fmt.Sprint(n))

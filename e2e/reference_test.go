@@ -90,8 +90,7 @@ execution: {kind: cli, cmd: [testprog, sums, out/result, in]}
 func (s *site) references(flags ...string) {
 	t := s.t
 	t.Helper()
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.given.tool.yaml", []byte(givenPack), 0o644))
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - tool_id: probe.given\n    kind: job_worker\n")
+	s.addTool("probe.given", givenPack)
 	refs := s.dir + "/refs"
 	must(t, os.MkdirAll(host(refs), 0o755))
 	content := large("reference")
@@ -280,8 +279,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 func (s *site) hashedByJob() {
 	t := s.t
 	t.Helper()
-	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.given.tool.yaml", []byte(givenPack), 0o644))
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - tool_id: probe.given\n    kind: job_worker\n")
+	s.addTool("probe.given", givenPack)
 	refs := s.dir + "/refs"
 	must(t, os.MkdirAll(host(refs), 0o755))
 	must(t, giveToLab(host(s.dir)))

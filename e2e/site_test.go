@@ -117,6 +117,14 @@ func (s *site) replace(name, old, with string) {
 	must(s.t, os.WriteFile(file, bytes.Replace(data, []byte(old), []byte(with), 1), 0o644))
 }
 
+// addTool adds a tool to the site's domain.
+func (s *site) addTool(id, pack string) {
+	s.t.Helper()
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: "+id+", kind: job_worker}\n")
+	must(s.t, os.WriteFile(host(s.dir)+"/domain/toolpacks/"+id+".tool.yaml", []byte(pack), 0o644))
+	must(s.t, giveToLab(host(s.dir)))
+}
+
 // file writes a file of lab's into the folder that the policy allows, and returns its path.
 func (s *site) file(name, content string) string {
 	s.t.Helper()

@@ -18,25 +18,30 @@ func twoClusters(t *testing.T) (s *site, second func(argv ...string)) {
 	must(t, command("scripts/devcluster", "--name", name, "up", "--beside", world.cluster))
 	t.Cleanup(func() { must(t, command("scripts/devcluster", "--name", name, "down")) })
 	s = newSite(t, "probing")
-	text := s.text()
-	cluster := func(of string, edits ...string) {
-		part := "version: 1\nsite: " + of + "\n" + text[strings.Index(text, "slurm:\n"):strings.Index(text, "import:\n")] +
-			text[strings.Index(text, "watch:\n"):]
-		part = strings.NewReplacer(append(edits, s.dir+"/runs", s.dir+"/runs-"+of)...).Replace(part)
-		must(t, os.WriteFile(filepath.Join(host(s.dir), of+".yaml"), []byte(part), 0o644))
-	}
-	cluster("first")
 	shell(t, "lab", `ln -s /usr/bin "$1/bin-second"`, s.dir)
-	cluster("second", "slurm:\n", "slurm:\n  conf: /etc/slurm-beside/slurm.conf\n  bin_dir: "+s.dir+"/bin-second\n",
+	s.divide("first", "second", "slurm:\n", "slurm:\n  conf: /etc/slurm-beside/slurm.conf\n  bin_dir: "+s.dir+"/bin-second\n",
 		"rpc_per_minute: 6000", "rpc_per_minute: 120")
-	main := strings.Replace(text[:strings.Index(text, "slurm:\n")], "site: e2e\n", "sites: [first.yaml, second.yaml]\n", 1) +
-		text[strings.Index(text, "import:\n"):strings.Index(text, "watch:\n")]
-	must(t, os.WriteFile(filepath.Join(host(s.dir), "site.yaml"), []byte(main), 0o644))
-	must(t, giveToLab(host(s.dir)))
 	return s, func(argv ...string) {
 		t.Helper()
 		must(t, command(append([]string{"scripts/devcluster", "--name", name, "exec", "--"}, argv...)...))
 	}
+}
+
+// divide makes the site one of two clusters with a file each. The second's differs by the edits: texts, and what replaces them.
+func (s *site) divide(first, second string, edits ...string) {
+	s.t.Helper()
+	whole := s.text()
+	slurm, rest, watch := strings.Index(whole, "slurm:\n"), strings.Index(whole, "import:\n"), strings.Index(whole, "watch:\n")
+	files := map[string]string{"site": whole[:slurm] + whole[rest:watch]}
+	files["site"] = strings.Replace(files["site"], "site: e2e\n", "sites: ["+first+".yaml, "+second+".yaml]\n", 1)
+	for _, of := range []string{first, second} {
+		files[of] = "version: 1\nsite: " + of + "\n" + strings.ReplaceAll(whole[slurm:rest]+whole[watch:], s.dir+"/runs", s.dir+"/runs-"+of)
+	}
+	files[second] = strings.NewReplacer(edits...).Replace(files[second])
+	for name, text := range files {
+		must(s.t, os.WriteFile(filepath.Join(host(s.dir), name+".yaml"), []byte(text), 0o644))
+	}
+	must(s.t, giveToLab(host(s.dir)))
 }
 
 // accounted counts the jobs of a run on each of the two clusters.
@@ -272,20 +277,8 @@ func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
 	key, err := os.ReadFile(h.Key)
 	must(t, err)
 	must(t, os.WriteFile(host(s.dir)+"/key", key, 0o600))
-	text := s.text()
-	part := func(of string, edits ...string) {
-		doc := "version: 1\nsite: " + of + "\n" + text[strings.Index(text, "slurm:\n"):strings.Index(text, "import:\n")] +
-			text[strings.Index(text, "watch:\n"):]
-		doc = strings.NewReplacer(append(edits, s.dir+"/runs", s.dir+"/runs-"+of)...).Replace(doc)
-		must(t, os.WriteFile(filepath.Join(host(s.dir), of+".yaml"), []byte(doc), 0o644))
-	}
-	part("near")
-	part("far", "  transport: cli\n", fmt.Sprintf("  transport: ssh\n  ssh: {host: %s, user: lab, key: %s/key, "+
+	s.divide("near", "far", "  transport: cli\n", fmt.Sprintf("  transport: ssh\n  ssh: {host: %s, user: lab, key: %s/key, "+
 		"known_hosts: [%[2]s/known_hosts]}\n", farAddress, s.dir), "storage:\n", "storage:\n  transport: sftp\n")
-	main := strings.Replace(text[:strings.Index(text, "slurm:\n")], "site: e2e\n", "sites: [near.yaml, far.yaml]\n", 1) +
-		text[strings.Index(text, "import:\n"):strings.Index(text, "watch:\n")]
-	must(t, os.WriteFile(filepath.Join(host(s.dir), "site.yaml"), []byte(main), 0o644))
-	must(t, giveToLab(host(s.dir)))
 	return s, onFar
 }
 

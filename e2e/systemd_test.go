@@ -62,8 +62,7 @@ func newMachine(t testing.TB) *machine {
 		must(t, command("cp", file, filepath.Join(dir, name)))
 	}
 	must(t, os.CopyFS(filepath.Join(dir, "domain"), os.DirFS(filepath.Join(world.repo, "e2e/testdata/domain"))))
-	m.write(dir+"/domain/toolpacks/probe.here.tool.yaml", strings.NewReplacer("KIND", "docker", "DEST", "destName: note.txt").
-		Replace(hereTool))
+	m.write(dir+"/domain/toolpacks/probe.here.tool.yaml", hereTool)
 	m.edit(dir+"/domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.here, kind: job_worker}\n")
 	m.edit(dir+"/domain/policies.yaml", "network: none", "network: none\nlocal: {max_running: 2}")
 	m.write(dir+"/domain/images.lock.yaml", "version: 1\nimages: []\n")

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,9 +23,7 @@ func TestThousand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, "probing", func(f *siteFile) { f.Partition = "big" })
-			s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.many, kind: job_worker}\n")
-			must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.many.tool.yaml", []byte(manyPack), 0o644))
-			must(t, giveToLab(host(s.dir)))
+			s.addTool("probe.many", manyPack)
 			s.inArrays(1001)
 			s.wrapped("sbatch", "D="+s.dir+`; echo "$*" >>"$D/sbatches"; case $* in *--array*) [ -e "$D/once" ] || { `+wrapper+
 				`; } ;; esac; exec /usr/bin/sbatch "$@"`)
