@@ -27,9 +27,7 @@ func TestFind(t *testing.T) {
 	for link, to := range map[string]string{"a/S1.link": "a/S2.text", "a/S1folder": "elsewhere"} {
 		must(t, os.Symlink(filepath.Join(dir, to), filepath.Join(dir, link)))
 	}
-	store, err := Open(filepath.Join(dir, "store"))
-	must(t, err)
-	t.Cleanup(func() { store.Close() })
+	store, _ := newStore(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	im, err := NewImporter(store, ImportPolicy{MaxBytes: 100, Own: []string{in("a/own")}, Roots: []Root{{in("a"), []string{"p"}},
 		{in("a/private"), []string{"q"}}, {in("a/open"), []string{Every}}, {in("b"), nil}}})
@@ -66,9 +64,7 @@ func TestFind(t *testing.T) {
 // proves DATA-02
 func TestImportDirectory(t *testing.T) {
 	dir := t.TempDir()
-	store, err := Open(t.TempDir())
-	must(t, err)
-	defer store.Close()
+	store, _ := newStore(t)
 	must(t, errors.Join(os.MkdirAll(dir+"/index/sub", 0o700), os.WriteFile(dir+"/index/a", []byte("one"), 0o600),
 		os.WriteFile(dir+"/index/sub/-b c", nil, 0o600), os.WriteFile(dir+"/index/large", bytes.Repeat([]byte("x"), 1<<20), 0o600)))
 	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{dir, []string{Every}}}, MaxBytes: 2 << 20})

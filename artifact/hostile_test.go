@@ -153,8 +153,11 @@ func hostilePNG(width, height uint32, chunks ...[]byte) []byte {
 }
 
 // A picture with a huge size in its header is refused before anything is drawn, and so is one whose data do not match
-// its header.
+// its header, and what is no picture.
+//
+// proves ARC-01
 func TestHostilePictures(t *testing.T) {
+	whole := pngOf(t, image.NewGray(image.Rect(0, 0, 100, 100)))
 	for name, c := range map[string]struct {
 		data []byte
 		code string
@@ -163,6 +166,12 @@ func TestHostilePictures(t *testing.T) {
 		"60,000 × 60,000": {hostilePNG(60_000, 60_000, []byte("IDAT")), "PREVIEW-IMAGE-SIZE", 1 << 20},
 		"2³¹ × 1":         {hostilePNG(1<<31-1, 1, []byte("IDAT")), "PREVIEW-IMAGE-SIZE", 1 << 20},
 		"1 × 2³¹":         {hostilePNG(1, 1<<31-1, []byte("IDAT")), "PREVIEW-IMAGE-SIZE", 1 << 20},
+		"1 × 30,000":      {hostilePNG(1, 30_000), "PREVIEW-IMAGE-SIZE", 1 << 20},
+		"2³¹ × 2³¹":       {hostilePNG(1<<31-1, 1<<31-1), "PREVIEW-IMAGE", 1 << 20},
+		"0 × 0":           {hostilePNG(0, 0), "PREVIEW-IMAGE", 1 << 20},
+		"a text":          {[]byte("no picture"), "PREVIEW-IMAGE", 1 << 20},
+		"an empty file":   {nil, "PREVIEW-IMAGE", 1 << 20},
+		"cut":             {whole[:len(whole)-20], "PREVIEW-IMAGE", 1 << 20},
 		"no data":         {hostilePNG(3000, 3000, []byte("IDAT")), "PREVIEW-IMAGE", 100 << 20},
 		"texts":           {hostilePNG(10, 10, append([]byte("zTXt"), make([]byte, 16<<20)...), []byte("IEND")), "PREVIEW-IMAGE", 1 << 20},
 	} {

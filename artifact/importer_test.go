@@ -285,14 +285,9 @@ func (h *hook) Err() error {
 
 // A rehearsal finds what an import would store, refuses what it would refuse, and stores nothing.
 func TestRehearsal(t *testing.T) {
-	dir, folder := t.TempDir(), t.TempDir()
-	store, err := Open(dir)
-	must(t, err)
-	defer store.Close()
+	im, folder, dir := newImporter(t, 64)
 	file := filepath.Join(folder, "table.tsv")
 	must(t, os.WriteFile(file, []byte("a\tb\n1\t2\n"), 0o600))
-	im, err := NewImporter(store, ImportPolicy{Roots: rootsOf(folder), MaxBytes: 64})
-	must(t, err)
 	each := func(im *Importer) (out [4]Imported, errs [4]string) {
 		note := func(i int, got Imported, err error) {
 			out[i] = got
@@ -311,14 +306,8 @@ func TestRehearsal(t *testing.T) {
 		return out, errs
 	}
 	dry, refused := each(im.Rehearsal())
-	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			t.Errorf("%s is left", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
+	if left := listed(t, dir); left != nil {
+		t.Errorf("a rehearsal left %q", left)
 	}
 	real, errs := each(im)
 	if dry != real || refused != errs || errs[3] != "artifact_too_large" || dry[0].Type != "TSV" || dry[0].SizeBytes != 8 {

@@ -1,4 +1,4 @@
-package artifact_test
+package artifact
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/plan/tree"
 )
@@ -40,20 +39,19 @@ func TestRegisteredStateShowsEveryChange(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "slurmgate-") // a file in memory (tmpfs) has no such times
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	store, err := artifact.Open(t.TempDir())
-	must(t, err)
-	im, err := artifact.NewImporter(store, artifact.ImportPolicy{Roots: []artifact.Root{{Folder: dir, Projects: []string{artifact.Every}}},
+	store, _ := newStore(t)
+	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
 		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}})
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
-	all := artifact.Scope{Every: true}
+	all := Scope{Every: true}
 	for _, c := range []struct {
 		name     string
 		file     string
-		register func() (artifact.Registered, error)
+		register func() (Registered, error)
 	}{
-		{"file", "file", func() (artifact.Registered, error) { return im.Register(t.Context(), dir+"/file", all) }},
-		{"folder", "folder/in it", func() (artifact.Registered, error) { return im.RegisterFolder(t.Context(), dir+"/folder", all) }},
+		{"file", "file", func() (Registered, error) { return im.Register(t.Context(), dir+"/file", all) }},
+		{"folder", "folder/in it", func() (Registered, error) { return im.RegisterFolder(t.Context(), dir+"/folder", all) }},
 	} {
 		memory := dirty(t, filepath.Join(dir, c.file), bytes.Repeat([]byte("good"), 2048))
 		r, err := c.register()
@@ -100,17 +98,9 @@ func TestExposed(t *testing.T) {
 		}
 		must(t, os.Chmod(base, 0o755))
 		must(t, os.Chmod(base+"/a/b", c.mode))
-		if got, err := artifact.Exposed(file, me); err != nil || got != c.want {
+		if got, err := Exposed(file, me); err != nil || got != c.want {
 			t.Errorf("%s: Exposed = %q, %v; want %q", c.about, got, err, c.want)
 		}
-	}
-}
-
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -129,12 +119,11 @@ func TestFolderInPlace(t *testing.T) {
 	for _, name := range []string{"a", "a.b", "a-b/c", "a.b c/d", "-n", "sub/deep/x"} {
 		write(name, name)
 	}
-	store, err := artifact.Open(t.TempDir())
-	must(t, err)
-	im, err := artifact.NewImporter(store, artifact.ImportPolicy{Roots: []artifact.Root{{Folder: dir, Projects: []string{artifact.Every}}},
+	store, _ := newStore(t)
+	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
 		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}})
 	must(t, err)
-	all := artifact.Scope{Every: true}
+	all := Scope{Every: true}
 	listed := func() string {
 		t.Helper()
 		out, err := exec.Command("bash", "-c", `cd "$1" && find . -print0 | LC_ALL=C sort -z | xargs -0 -r stat -c '%f %i %s %.Y %.Z %n' |
@@ -190,12 +179,11 @@ func TestDirectoryBounds(t *testing.T) {
 		must(t, os.WriteFile(dir+"/top/"+name, []byte("four"), 0o644))
 		list = append(list, tree.File{SHA256: strings.Repeat("a", 64), Size: 4, Path: name})
 	}
-	store, err := artifact.Open(t.TempDir())
+	store, _ := newStore(t)
+	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir}}, MaxBytes: 1 << 20})
 	must(t, err)
-	im, err := artifact.NewImporter(store, artifact.ImportPolicy{Roots: []artifact.Root{{Folder: dir}}, MaxBytes: 1 << 20})
-	must(t, err)
-	all := artifact.Scope{Every: true}
-	for want, b := range map[string]artifact.Bounds{"": {Files: 3, Depth: 2, Bytes: 12}, "max_files: at most 2": {Files: 2},
+	all := Scope{Every: true}
+	for want, b := range map[string]Bounds{"": {Files: 3, Depth: 2, Bytes: 12}, "max_files: at most 2": {Files: 2},
 		"max_depth: at most 1": {Depth: 1}, "max_bytes: at most 11": {Bytes: 11}} {
 		_, copied := im.Bounded(b).ImportFolder(t.Context(), dir+"/top", all)
 		_, placed := im.Bounded(b).RegisterFolder(t.Context(), dir+"/top", all)
@@ -206,8 +194,8 @@ func TestDirectoryBounds(t *testing.T) {
 			}
 		}
 	}
-	p := &artifact.Progress{}
-	if _, err := im.RegisterFolder(artifact.Watched(t.Context(), p), dir+"/top", all); err != nil {
+	p := &Progress{}
+	if _, err := im.RegisterFolder(Watched(t.Context(), p), dir+"/top", all); err != nil {
 		t.Fatal(err)
 	}
 	if done, of := p.Bytes(); done != 12 || of != 12 {
