@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -223,15 +222,13 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can be another user")
 	}
-	dir, err := os.MkdirTemp("", "sg")
-	must(t, err)
-	defer os.RemoveAll(dir)
+	dir := shortFolder(t)
 	must(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "s")
 	var reports, connections atomic.Int64
 	s, err := Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 8}, Known: func(uid int) bool { return uid == 0 },
 		Turned: func(uid, n int) { reports.Add(1); connections.Add(int64(n)) }},
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }), func() {}, slog.New(slog.DiscardHandler))
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }), func() {}, quiet)
 	must(t, err)
 	defer s.Shutdown(context.Background())
 	flood := make(chan string)
@@ -239,10 +236,9 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 		defer close(flood) // as may have ended the test
 		flood <- as(t, 12345, path, 3000, "")
 	}()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}
+	transport := overUnix(path)
+	transport.DisableKeepAlives = true
+	client := &http.Client{Transport: transport}
 	answer, open, began := "", true, time.Now()
 	for answer == "" && open { // the flood's connections stay open until its end: another user still has room
 		res, err := client.Get("http://gateway/")
@@ -275,9 +271,7 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can be another user")
 	}
-	dir, err := os.MkdirTemp("", "sg")
-	must(t, err)
-	defer os.RemoveAll(dir)
+	dir := shortFolder(t)
 	must(t, os.Chmod(dir, 0o755))
 	path, hang, waits := filepath.Join(dir, "s"), make(chan struct{}), make(chan struct{}, 1)
 	admit := func(ctx context.Context, uid int) error {
@@ -298,7 +292,7 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 	must(t, err)
 	face := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Admit: admit}, nil)
 	s, err := Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 64, PerAddress: 8},
-		Known: func(int) bool { return true }}, face, func() {}, slog.New(slog.DiscardHandler))
+		Known: func(int) bool { return true }}, face, func() {}, quiet)
 	must(t, err)
 	defer s.Shutdown(context.Background())
 	flood := make(chan string)
@@ -306,10 +300,9 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 		flood <- as(t, 12345, path, 40, "GET /v1/domain HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer good\r\n\r\n")
 	}()
 	<-waits
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}
+	transport := overUnix(path)
+	transport.DisableKeepAlives = true
+	client := &http.Client{Transport: transport}
 	for range 20 {
 		res, err := client.Get("http://gateway/v1/domain")
 		if err != nil {
@@ -328,12 +321,8 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 
 // A user without a grant who runs a command learns why it does not work.
 func TestDialTurnedAway(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sg")
-	must(t, err)
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "s")
-	s, err := Listen(SocketConfig{Path: path, Mode: 0o600, Known: func(int) bool { return false }}, http.NotFoundHandler(), func() {},
-		slog.New(slog.DiscardHandler))
+	path := filepath.Join(shortFolder(t), "s")
+	s, err := Listen(SocketConfig{Path: path, Mode: 0o600, Known: func(int) bool { return false }}, http.NotFoundHandler(), func() {}, quiet)
 	must(t, err)
 	defer s.Shutdown(context.Background())
 	for range 100 { // the answer may come before the request or after it

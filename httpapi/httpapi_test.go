@@ -64,9 +64,7 @@ func (owner) Bearer(_ context.Context, token string) (gate.Principal, error) {
 // serve starts the face with three tools and returns its socket.
 func serve(t *testing.T) (path string, s *Server) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortFolder(t)
 	must(t, os.WriteFile(filepath.Join(dir, sum), bytes.Repeat([]byte("hello\n"), 100_000), 0o600))
 	artifacts := func(_ context.Context, c gate.Call) (any, error) {
 		var a struct {
@@ -108,7 +106,7 @@ func serve(t *testing.T) (path string, s *Server) {
 	path = filepath.Join(dir, "run", "api.sock")
 	s, err = Listen(SocketConfig{Path: path, Mode: 0o600}, Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Contents: folder(dir),
 		Auth: owner{}}, nil),
-		func() {}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		func() {}, quiet)
 	must(t, err)
 	return path, s
 }
@@ -139,12 +137,20 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// shortFolder returns a folder for a socket, whose path must be short.
 func shortFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sg")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// overUnix sends requests to a socket.
+func overUnix(path string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
 }
 
 // leaveSocket leaves a socket as a dead gateway does.
@@ -222,8 +228,7 @@ func TestDialNobody(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	for _, path := range []string{"/proc/none/s", filepath.Join(t.TempDir(), strings.Repeat("x", 120), "s")} {
-		if s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, http.NotFoundHandler(), func() {},
-			slog.New(slog.NewTextHandler(io.Discard, nil))); err == nil {
+		if s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, http.NotFoundHandler(), func() {}, quiet); err == nil {
 			s.Shutdown(t.Context())
 			t.Errorf("served %s", path)
 		}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -632,7 +631,7 @@ func TestBadConnections(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
-		s := start(&door{Listener: p, conns: newConns(Limits{})}, http.NotFoundHandler(), func() {}, slog.New(slog.DiscardHandler))
+		s := start(&door{Listener: p, conns: newConns(Limits{})}, http.NotFoundHandler(), func() {}, quiet)
 		defer s.Shutdown(t.Context())
 		conn, began := p.dial(t), time.Now()
 		io.WriteString(conn, "GET /v1/runs HTTP/1.1\r\nHost: ")

@@ -1,38 +1,17 @@
 package httpapi
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"slurmgate/fault"
 	"slurmgate/gate"
 )
-
-// strict accepts one token.
-type strict struct{}
-
-func (strict) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no peers")
-}
-
-func (strict) Bearer(_ context.Context, token string) (gate.Principal, error) {
-	if token != "good" {
-		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not valid here")
-	}
-	return gate.Principal{Name: "token:good", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
-}
 
 type notebook struct {
 	mu    sync.Mutex
@@ -56,23 +35,23 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	g := gate.New(gate.Config{Registry: r, Journal: book})
 	stopping := make(chan struct{})
 	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}, Refused: RefuseAtTheDoor(g)},
-		Handler(Config{Gate: g, Auth: strict{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
-		slog.New(slog.DiscardHandler))
+		Handler(Config{Gate: g, Auth: tokens{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
+		quiet)
 	must(t, err)
 	type sent struct{ what, body, token, host, principal, tool, transport, code string }
 	const nobody = "unauthenticated@127.0.0.1"
 	cases := []sent{
 		{"GET /v1/runs", "", "", "", nobody, gate.LoginCall, "other", "unauthenticated"},
 		{"POST /mcp", "{}", "bad", "", nobody, gate.LoginCall, "mcp", "unauthenticated"},
-		{"GET /v1/runs", "", "good", "evil.example", nobody, gate.InvalidCall, "other", "host_not_allowed"},
-		{"GET /v1/runs?x=1", "", "good", "", "token:good", "run.list", "other", "QUERY"},
-		{"GET /v1/runs/run_x?x=1", "", "good", "", "token:good", "slurm.job.get", "other", "QUERY"},
-		{"GET /v1/runs/run_x/events?x=1", "", "good", "", "token:good", "slurm.job.get", "other", "QUERY"},
-		{"POST /v1/runs", "no JSON", "good", "", "token:good", "slurm.submit", "other", "JSON-SYNTAX"},
-		{"POST /v1/runs/run_x:cancel", `{"x":1}`, "good", "", "token:good", "slurm.job.cancel", "other", "BODY-KEY"},
-		{"POST /v1/artifacts", `{"x":1}`, "good", "", "token:good", "artifact.import", "other", "BODY-KEY"},
-		{"POST /v1/tools/test.echo:run", `{}`, "good", "", "token:good", "test.echo", "other", "RUN-INPUT"},
-		{"POST /v1/tool-calls", `{}`, "good", "", "token:good", gate.InvalidCall, "other", "VAL-HTC-001"},
+		{"GET /v1/runs", "", "all", "evil.example", nobody, gate.InvalidCall, "other", "host_not_allowed"},
+		{"GET /v1/runs?x=1", "", "all", "", "token:all", "run.list", "other", "QUERY"},
+		{"GET /v1/runs/run_x?x=1", "", "all", "", "token:all", "slurm.job.get", "other", "QUERY"},
+		{"GET /v1/runs/run_x/events?x=1", "", "all", "", "token:all", "slurm.job.get", "other", "QUERY"},
+		{"POST /v1/runs", "no JSON", "all", "", "token:all", "slurm.submit", "other", "JSON-SYNTAX"},
+		{"POST /v1/runs/run_x:cancel", `{"x":1}`, "all", "", "token:all", "slurm.job.cancel", "other", "BODY-KEY"},
+		{"POST /v1/artifacts", `{"x":1}`, "all", "", "token:all", "artifact.import", "other", "BODY-KEY"},
+		{"POST /v1/tools/test.echo:run", `{}`, "all", "", "token:all", "test.echo", "other", "RUN-INPUT"},
+		{"POST /v1/tool-calls", `{}`, "all", "", "token:all", gate.InvalidCall, "other", "VAL-HTC-001"},
 	}
 	for _, c := range cases {
 		method, path, _ := strings.Cut(c.what, " ")
@@ -154,19 +133,18 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// oneToken accepts one token, and sends the end of the context of each request with it.
-type oneToken struct{ seen chan error }
-
-func (oneToken) Peer(int) (gate.Principal, error) {
-	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no peers")
+// watched sends the end of the context of each request with a token that is accepted.
+type watched struct {
+	tokens
+	seen chan error
 }
 
-func (o oneToken) Bearer(ctx context.Context, token string) (gate.Principal, error) {
-	if token != "good" {
-		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not valid here")
+func (w watched) Bearer(ctx context.Context, token string) (gate.Principal, error) {
+	who, err := w.tokens.Bearer(ctx, token)
+	if err == nil {
+		w.seen <- ctx.Err()
 	}
-	o.seen <- ctx.Err()
-	return gate.Principal{Name: "token:good", Rights: gate.Everything()}, nil
+	return who, err
 }
 
 // A proxy sends the requests of many over one connection. A failed login that is answered late does not spoil it for the others: their
@@ -174,9 +152,9 @@ func (o oneToken) Bearer(ctx context.Context, token string) (gate.Principal, err
 func TestFailedLoginsLeaveTheConnectionWhole(t *testing.T) {
 	r, err := gate.NewRegistry()
 	must(t, err)
-	auth := oneToken{make(chan error, 1)}
+	auth := watched{seen: make(chan error, 1)}
 	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: auth, Contents: folder(t.TempDir())}, nil)
-	port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}}, h, func() {}, slog.New(slog.DiscardHandler))
+	port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}}, h, func() {}, quiet)
 	must(t, err)
 	t.Cleanup(func() { port.Shutdown(context.Background()) })
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
@@ -194,45 +172,8 @@ func TestFailedLoginsLeaveTheConnectionWhole(t *testing.T) {
 	for range freeFailures + 6 { // the last waits for 1.6 s
 		get("guess")
 	}
-	get("good")
+	get("all")
 	if err := <-auth.seen; err != nil {
 		t.Error(err)
-	}
-}
-
-// A gateway without a port ends the event streams on its socket when it stops: it does not wait for their clients.
-func TestStopEndsStreamsOnTheSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	must(t, err)
-	defer os.RemoveAll(dir)
-	r, err := gate.NewRegistry(gate.Tool{ID: "slurm.job.get", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent,
-		Determinism: gate.BestEffort, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`),
-		Handle: func(context.Context, gate.Call) (any, error) { return map[string]any{}, nil }})
-	must(t, err)
-	stopping, path := make(chan struct{}), filepath.Join(dir, "s")
-	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Events: func(context.Context, string, int64) ([]Event, bool,
-		error) {
-		return []Event{{Seq: 1, Type: "run.created"}}, false, nil
-	}}, stopping)
-	s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
-	must(t, err)
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://gateway/v1/runs/run_x/events", nil)
-	must(t, err)
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := client.Do(req)
-	must(t, err)
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	if !lines.Scan() || lines.Text() != "id: 1" {
-		t.Fatal(lines.Text(), lines.Err())
-	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	if err := s.Shutdown(ctx); err != nil {
-		t.Error("a stream holds up the stop:", err)
 	}
 }

@@ -3,8 +3,6 @@ package httpapi
 import (
 	"context"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -28,10 +26,7 @@ type relayed struct {
 
 func newRelayed(t *testing.T) *relayed {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &relayed{path: filepath.Join(dir, "s"), slow: make(chan struct{}), finish: make(chan struct{})}
+	r := &relayed{path: filepath.Join(shortFolder(t), "s"), slow: make(chan struct{}), finish: make(chan struct{})}
 	old := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/slow" {
 			r.slow <- struct{}{}
@@ -51,15 +46,12 @@ func newRelayed(t *testing.T) *relayed {
 		}
 		io.WriteString(w, "old")
 	})
-	if r.Server, err = Listen(SocketConfig{Path: r.path, Mode: 0o600}, old, func() {}, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", r.path)
-	}}
-	r.client = &http.Client{Transport: transport}
+	var err error
+	r.Server, err = Listen(SocketConfig{Path: r.path, Mode: 0o600}, old, func() {}, quiet)
+	must(t, err)
+	r.client = &http.Client{Transport: overUnix(r.path)}
 	t.Cleanup(func() {
-		transport.CloseIdleConnections()
+		r.client.CloseIdleConnections()
 		r.Shutdown(context.Background())
 	})
 	return r
