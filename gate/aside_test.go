@@ -180,46 +180,32 @@ func TestAsideStaysSmall(t *testing.T) {
 
 // Where nothing can be stored, calls are answered and recorded, and the failure is logged once.
 func TestAsideThatCannotBeWritten(t *testing.T) {
-	var log bytes.Buffer
-	j := &stuck{}
-	g := asideGate(t, j, filepath.Join(t.TempDir(), "none"), &log)
-	for range 5 {
-		if res := call(g, "test.look", `{"n":1}`); !res.OK {
-			t.Errorf("the call ended with %+v, want success", res.Error)
+	for dir, spoil := range map[string]func(*Gate){
+		filepath.Join(t.TempDir(), "none"): func(*Gate) {},
+		t.TempDir(): func(g *Gate) { // every write fails
+			g.journal.aside.files[0].f.Close()
+			g.refusals.tally.f.Close()
+		},
+	} {
+		var log bytes.Buffer
+		j := &stuck{}
+		g := asideGate(t, j, dir, &log)
+		spoil(g)
+		for range 5 {
+			if res := call(g, "test.look", `{"n":1}`); !res.OK {
+				t.Errorf("the call ended with %+v, want success", res.Error)
+			}
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 		}
-		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
-	}
-	g.Close()
-	counted := int64(0)
-	for _, r := range j.calls {
-		counted += max(1, r.Count)
-	}
-	if counted != 10 || strings.Count(log.String(), "cannot be kept") != 1 {
-		t.Errorf("%d calls, log %s", counted, log.String())
-	}
-	if err := unwritable(t); err != nil {
-		t.Error(err)
-	}
-}
-
-// unwritable has the files closed under the gate, so that every write fails.
-func unwritable(t *testing.T) error {
-	var log bytes.Buffer
-	j := &stuck{}
-	g := asideGate(t, j, t.TempDir(), &log)
-	g.journal.aside.files[0].f.Close()
-	g.refusals.tally.f.Close()
-	for range 3 {
-		if res := call(g, "test.look", `{"n":1}`); !res.OK {
-			return res.Error.Fault()
+		g.Close()
+		counted := int64(0)
+		for _, r := range j.calls {
+			counted += max(1, r.Count)
 		}
-		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
+		if counted != 10 || strings.Count(log.String(), "cannot be kept") != 1 {
+			t.Errorf("%d calls, log %s", counted, log.String())
+		}
 	}
-	g.Close()
-	if n := strings.Count(log.String(), "cannot be kept"); n != 1 {
-		return fmt.Errorf("logged %d times: %s", n, log.String())
-	}
-	return nil
 }
 
 // An impossible slot is read as empty.

@@ -142,25 +142,16 @@ func TestLongTextsInTheRecord(t *testing.T) {
 // An event that breaks the schema is replaced by a bare one: no text of a caller prevents an effect from being
 // recorded.
 func TestBareRecord(t *testing.T) {
-	bad := tool("test.echo", echo)
-	bad.Capabilities = []string{CapSlurm}
 	p := &picky{}
-	g := journalGate(t, p, io.Discard, bad)
-	who := Process()
-	who.Transport = Local
+	g := journalGate(t, p, io.Discard, tool("test.echo", echo))
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))
-	res := g.call(t.Context(), who, withActor(req, "neither"),
-		plan.Doc{Bytes: req.Args, Value: map[string]any{"n": 1.0}}, nil) // as no face could send it
+	req.Actor.Kind = "neither" // as no face could send it
+	res := g.call(t.Context(), Process(), req, plan.Doc{Bytes: req.Args, Value: map[string]any{"n": 1.0}}, nil)
 	g.Close()
 	if !res.OK || len(p.calls) != 1 || p.calls[0].Chain != Effects || CheckEvent(p.calls[0].Event) != nil {
 		t.Errorf("ok %t with error %+v, %d records; want success and one valid record in %s", res.OK, res.Error,
 			len(p.calls), Effects)
 	}
-}
-
-func withActor(r Request, kind string) Request {
-	r.Actor.Kind = kind
-	return r
 }
 
 // An error after a tool was reached is retryable only if a repeat does nothing more. An unknown outcome never is.

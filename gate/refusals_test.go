@@ -207,19 +207,6 @@ func TestFloodWithoutEnd(t *testing.T) {
 	})
 }
 
-// What is refused is recorded with its arguments only while they are small: the records of a chain that others fill are bounded.
-func TestRefusedArgumentsAreBounded(t *testing.T) {
-	g, b := newGate(t, nil, echo)
-	for _, n := range []int{10, 2 * maxRefusedArgs} {
-		g.Call(t.Context(), Process(), NewRequest("test.echo", "1.2.3", json.RawMessage(fmt.Sprintf(`{"text":%q,"x":1}`,
-			strings.Repeat("a", n)))))
-	}
-	g.Close()
-	if len(b.calls) != 2 || len(b.calls[1].Payloads) != 0 || b.calls[1].Chain != Refused {
-		t.Errorf("%d records, want 2, the second refused and without payloads", len(b.calls))
-	}
-}
-
 // consenting is a policy that requires an approval for some tools.
 type consenting map[string]bool
 

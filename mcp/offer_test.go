@@ -234,22 +234,6 @@ func TestCatalogueAnswers(t *testing.T) {
 	}
 }
 
-// A short schema takes whatever the whole one takes.
-func TestBriefSchema(t *testing.T) {
-	for _, c := range [][2]string{
-		{`{"type":"object","additionalProperties":false,"required":[],"properties":{"pattern":{"type":"string","pattern":"x","default":"a"}}}`,
-			`{"properties":{"pattern":{"default":"a","type":"string"}},"type":"object"}`},
-		{`{"oneOf":[{"type":"string","pattern":"a"},{"type":"string","format":"date"}]}`, `{"anyOf":[{"type":"string"},{"type":"string"}]}`},
-		{`{"type":"object","additionalProperties":{"type":"string","maxLength":3},"if":{"maxLength":1},"then":false}`,
-			`{"additionalProperties":{"type":"string"},"type":"object"}`},
-		{`{"enum":["title"],"title":"x","maximum":3}`, `{"enum":["title"],"maximum":3}`},
-	} {
-		if got := string(briefSchema(json.RawMessage(c[0]))); got != c[1] {
-			t.Errorf("%s: %s, want %s", c[0], got, c[1])
-		}
-	}
-}
-
 // A client whose tools have changed is notified, and finds the new ones; calls of removed ones reach no tool.
 //
 // proves MANY-01
