@@ -13,9 +13,7 @@ import (
 func echo(t *testing.T, word string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -37,9 +35,7 @@ func echo(t *testing.T, word string) string {
 func ask(t *testing.T, p *proxy, text string, want int) string {
 	t.Helper()
 	c, err := net.Dial("tcp", p.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	fmt.Fprint(c, text)
 	data, _ := io.ReadAll(io.LimitReader(c, int64(want)))
@@ -50,9 +46,7 @@ func ask(t *testing.T, p *proxy, text string, want int) string {
 // faults say so.
 func TestProxy(t *testing.T) {
 	p, err := newProxy(echo(t, "one:"), echo(t, "two:"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.listener.Close()
 	p.set(networkFaults{cuts: []cut{{down: true, after: 6}, {down: false, after: 3}, {down: true, after: 0}}, moves: true})
 	// What has gone up before a cut may not have come back.
@@ -66,9 +60,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("after the cuts the connections met %+v", done())
 	}
 	c, err := net.Dial("tcp", p.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	word := make([]byte, 4)
 	if _, err := io.ReadFull(c, word); err != nil {
@@ -106,5 +98,12 @@ func TestProxy(t *testing.T) {
 	p.lead("/nonexistent/socket")
 	if got := ask(t, p, "hello", 9); got != "" || done().less(before).ended == 0 {
 		t.Errorf("read %q, met %+v", got, done())
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

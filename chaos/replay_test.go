@@ -33,37 +33,25 @@ func left(t *testing.T, s *site, change func(ctl string)) []protocol.Record {
 		"a2/out/record": "s1-c1 ABC " + began.Add(5500*time.Millisecond).UTC().Format(time.RFC3339Nano) + "\n",
 	} {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	touch(t, dir+"/a1/ctl/send.1.err", began.Add(1500*time.Millisecond))
 	touch(t, dir+"/a2/ctl/send.1.err", began.Add(4500*time.Millisecond))
 	change(dir)
 	records, err := history(events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range records {
 		a := attempt{n: i + 1, token: token}
-		if err := s.leftBy(&a, "run_x"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.folder(&records[i], "run_x", a, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.leftBy(&a, "run_x"))
+		must(t, s.folder(&records[i], "run_x", a, nil))
 	}
 	return records
 }
 
 func touch(t *testing.T, name string, at time.Time) {
 	t.Helper()
-	if err := os.Chtimes(name, at, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(name, at, at))
 }
 
 // The files on the disk after a case are a path of the model, and no longer after a change.

@@ -16,46 +16,28 @@ import (
 // A certificate that is made to end soon is the signer's in everything else, and sshd trusts it as before.
 func TestShortenedCertificate(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "authority")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "ca")
-	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	key, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signer, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert := &ssh.Certificate{Key: key, CertType: ssh.UserCert, KeyId: "k", ValidPrincipals: []string{"chaosa0"},
 		ValidBefore: uint64(time.Now().Add(time.Hour).Unix())}
-	if err := cert.SignCert(rand.Reader, signer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cert.SignCert(rand.Reader, signer))
 	answer, err := json.Marshal(map[string]any{"certificate": string(ssh.MarshalAuthorizedKey(cert)), "serial": "7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	short, err := shortened(answer, file, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var a struct{ Certificate, Serial string }
 	if err := json.Unmarshal(short, &a); err != nil || a.Serial != "7" {
 		t.Fatalf("the shortened answer is %s (%v), want serial 7", short, err)
 	}
 	parsed, _, _, _, err := ssh.ParseAuthorizedKey([]byte(a.Certificate))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := parsed.(*ssh.Certificate)
 	check := ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(key.Marshal()) }}
 	late := uint64(time.Now().Add(61 * time.Second).Unix())

@@ -28,9 +28,7 @@ func commandLine(t *testing.T, words ...string) Run {
 	if err == nil {
 		_, err = p.Parse(append([]string{"run", "a.tool"}, words...))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c.Run
 }
 
@@ -63,13 +61,9 @@ func TestArgumentsOfAPerson(t *testing.T) {
 	}
 	dir := t.TempDir()
 	reads := filepath.Join(dir, "reads.bam")
-	if err := os.WriteFile(reads, []byte("more than ten bytes"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(reads, []byte("more than ten bytes"), 0o600))
 	small := filepath.Join(dir, "small.idx")
-	if err := os.WriteFile(small, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(small, nil, 0o600))
 	for line, want := range map[string]string{
 		"-p min_qualty=7":                   `a.tool has no parameter "min_qualty"; did you mean min_quality?`,
 		"-p opts.z=7":                       `a.tool has no parameter "opts.z"; did you mean opts.x?`,

@@ -48,13 +48,9 @@ func TestCollectNamesLanes(t *testing.T) {
 // No cell of the manifest is a formula to a spreadsheet.
 func TestManifestHasNoFormula(t *testing.T) {
 	path := filepath.Join(t.TempDir(), manifestName)
-	if err := writeManifest(path, []collected{{Sample: "=cmd|' /C calc'!A0", Tool: "t.x", Role: "out", Path: "=cmd/x.txt"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeManifest(path, []collected{{Sample: "=cmd|' /C calc'!A0", Tool: "t.x", Role: "out", Path: "=cmd/x.txt"}}))
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(data)) {
 		for cell := range strings.SplitSeq(strings.TrimSpace(line), "\t") {
 			if strings.HasPrefix(strings.Trim(cell, `"`), "=") {

@@ -14,9 +14,7 @@ import (
 func TestAnswerReplacesTheOneBefore(t *testing.T) {
 	var st app.BatchStatusAnswer
 	for _, text := range []string{`{"rows":2,"counts":{"running":2},"name":"c"}`, `{"rows":2,"counts":{"succeeded":2}}`} {
-		if err := decode(gate.Response{OK: true, Result: []byte(text)}, &st); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decode(gate.Response{OK: true, Result: []byte(text)}, &st))
 	}
 	if diff := cmp.Diff(map[string]int64{"succeeded": 2}, st.Counts); diff != "" || st.Name != "" {
 		t.Errorf("counts after the second answer (-want +got):\n%s; name %q, want none", diff, st.Name)

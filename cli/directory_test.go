@@ -15,13 +15,9 @@ import (
 // comes before the end of the file has been sent.
 func TestFolderAcrossGateways(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 8<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 8<<20), 0o600))
 	tmp, err := os.MkdirTemp("", "sg") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(tmp) })
 	m, uploads := &mortal{t: t, path: filepath.Join(tmp, "s")}, 0
 	m.face = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,9 +34,7 @@ func TestFolderAcrossGateways(t *testing.T) {
 	})
 	t.Cleanup(m.die)
 	l, err := newLink(t.Context(), m.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &Session{link: l}
 	var got app.ImportAnswer
 	if err := s.importFolder(t.Context(), app.ImportArgs{Path: &dir}, &got); err != nil || got.ArtifactID == "" || uploads != 2 {

@@ -39,9 +39,7 @@ func TestMakeFolders(t *testing.T) {
 	if made, err = makeFolders(filepath.Join(dir, "a/b")); err != nil || made != nil {
 		t.Error(made, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for _, name := range []string{"file", "file/below"} {
 		if made, err = makeFolders(filepath.Join(dir, name)); err == nil || made != nil {
 			t.Error(name, made)

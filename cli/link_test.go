@@ -50,18 +50,12 @@ type mortal struct {
 func newMortal(t *testing.T, tools ...gate.Tool) *mortal {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	l, err := ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := gate.NewRegistry(tools...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := gate.New(gate.Config{Registry: r, Journal: l, Promises: l, Owners: l, Log: slog.New(slog.DiscardHandler)})
 	m := &mortal{t: t, path: filepath.Join(dir, "s"), face: httpapi.Handler(httpapi.Config{Gate: g, Auth: anyone{}}, nil)}
 	t.Cleanup(func() { m.die(); g.Close(); l.Close() })
@@ -123,9 +117,7 @@ func TestChatAcrossGateways(t *testing.T) {
 		}
 	}))
 	l, err := newLink(t.Context(), m.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var tools []gate.Tool
 	err = l.retry(t.Context(), func(c *httpapi.Client) error {
 		reg, err := c.Registry(t.Context())
@@ -191,9 +183,7 @@ func TestShellSendsAgain(t *testing.T) {
 	create.Version = app.BuiltinVersion
 	m = newMortal(t, create)
 	l, err := newLink(t.Context(), m.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &Session{link: l}
 	for want := range int64(2) {
 		var got struct{ Serial int64 }
@@ -245,9 +235,7 @@ func TestStoppingGateway(t *testing.T) {
 		}
 		return m.open(ctx)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got struct{ Serial int64 }
 	if err := (&Session{link: l}).call(t.Context(), "token.create", map[string]int{"n": 1}, &got); err != nil || got.Serial != 1 {
 		t.Fatalf("token.create while the gateway stops: serial %d, %v, want 1", got.Serial, err)
@@ -265,9 +253,7 @@ func TestClosedLink(t *testing.T) {
 	var effects atomic.Int64
 	m := newMortal(t, countingTool("token.create", &effects, func(int64) {}))
 	l, err := newLink(t.Context(), m.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &Session{link: l}
 	s.close(t.Context(), &Shell{})
 	m.die()
@@ -275,5 +261,12 @@ func TestClosedLink(t *testing.T) {
 	if !fault.Is(err, fault.Unknown) || fault.CodeOf(err) != "outcome_unknown" || m.lives.Load() != 1 || !strings.Contains(err.Error(),
 		"token.create") {
 		t.Error(err, m.lives.Load())
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -20,16 +20,14 @@ func TestParallel(t *testing.T) {
 	var seen [n]atomic.Int64
 	var busy, most atomic.Int64
 	var told []int
-	if err := parallel(t.Context(), n, func(_ context.Context, i int) error {
+	must(t, parallel(t.Context(), n, func(_ context.Context, i int) error {
 		if now := busy.Add(1); now > most.Load() {
 			most.Store(now)
 		}
 		seen[i].Add(1)
 		busy.Add(-1)
 		return nil
-	}, func(n int) { told = append(told, n) }); err != nil {
-		t.Fatal(err)
-	}
+	}, func(n int) { told = append(told, n) }))
 	for i := range seen {
 		if got := seen[i].Load(); got != 1 {
 			t.Errorf("%d was done %d times", i, got)

@@ -14,9 +14,7 @@ func TestCancelAllMeansOnesOwn(t *testing.T) {
 			Clear CancelAll `cmd:"" name:"cancel-all"`
 		}
 		p, err := kong.New(&c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := p.Parse(append([]string{"cancel-all"}, strings.Fields(line)...)); err != nil {
 			t.Fatalf("cancel-all %s: %v", line, err)
 		}

@@ -18,9 +18,7 @@ func TestArgumentsOnce(t *testing.T) {
 			Run Run `cmd:""`
 		}
 		p, err := kong.New(&c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = p.Parse(append([]string{"run", "a.tool"}, strings.Fields(line)...))
 		switch {
 		case want == "" && (err != nil || c.Run.Param[1].value != "x=y" && c.Run.Param[1].value != ",;"):

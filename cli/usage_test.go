@@ -21,9 +21,7 @@ func TestUsageCSV(t *testing.T) {
 		{Caller: text(`=HYPERLINK("http://x","y")`), Project: text("a,b\n\"c"), Runs: 2, Attempts: 3, Succeeded: 1, Failed: 2, CPUHours: &h,
 			AllocatedCPUHours: &h, MaxMemoryBytes: &m, OutputBytes: 9},
 		{Caller: text("@x"), Project: text("-1+2"), Unmeasured: 1}, {Caller: text("\tx"), Project: nil}}}
-	if err := writeUsage(&out, u); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeUsage(&out, u))
 	got, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
 	want := [][]string{
 		{"month", "zone", "caller", "project", "runs", "jobs", "succeeded", "failed", "cancelled", "cpu_hours", "allocated_cpu_hours",

@@ -30,18 +30,14 @@ import (
 func collectHere(t *testing.T, socket, list, dir string) (int, error) {
 	t.Helper()
 	text, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files []placed
 	var all []struct {
 		collected
 		Doc app.ArtifactDoc
 		Row int
 	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &all))
 	for _, x := range all {
 		files = append(files, placed{x.collected, x.Doc, x.Row})
 	}
@@ -49,9 +45,7 @@ func collectHere(t *testing.T, socket, list, dir string) (int, error) {
 		c, err := httpapi.Dial(ctx, socket)
 		return c, nil, err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &Session{link: l}
 	return s.collectAll(t.Context(), &Shell{Out: io.Discard, Err: io.Discard}, "batch_x", files, dir)
 }
@@ -70,16 +64,10 @@ func TestKilledCollect(t *testing.T) {
 	pack, lines := tree.NewTarWriter(&folder), tree.NewWriter(&manifest)
 	sum := func(b []byte) string { h := sha256.Sum256(b); return hex.EncodeToString(h[:]) }
 	for _, name := range []string{"a", "b"} {
-		if err := pack.Add(name, int64(len(large)), bytes.NewReader(large)); err != nil {
-			t.Fatal(err)
-		}
-		if err := lines.Add(tree.File{SHA256: sum(large), Size: int64(len(large)), Path: name}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pack.Add(name, int64(len(large)), bytes.NewReader(large)))
+		must(t, lines.Add(tree.File{SHA256: sum(large), Size: int64(len(large)), Path: name}))
 	}
-	if err := pack.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pack.Close())
 	if _, err := lines.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +89,11 @@ func TestKilledCollect(t *testing.T) {
 		add(fmt.Sprintf("S/small%d", i), fmt.Sprintf("art_small%d", i), "TEXT", sum(small), len(small))
 	}
 	raw, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, stalls := range []string{"art_large", "art_folder", "batch_x"} {
 		t.Run(stalls, func(t *testing.T) {
 			tmp, err := os.MkdirTemp("", "sg") // a socket's path is short
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer os.RemoveAll(tmp)
 			var cut atomic.Bool
 			cut.Store(true)
@@ -148,14 +132,10 @@ func TestKilledCollect(t *testing.T) {
 			defer m.die()
 			dir := filepath.Join(tmp, "to")
 			listed := filepath.Join(tmp, "list")
-			if err := os.WriteFile(listed, raw, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(listed, raw, 0o600))
 			child := exec.Command(os.Args[0], "-test.run=^TestKilledCollect$")
 			child.Env = append(os.Environ(), "COLLECT_UNTIL_KILLED="+m.path+"|"+listed+"|"+dir)
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, child.Start())
 			// A transfer that stalls stays unfinished: a file with bytes, or a folder with something in it, which is
 			// held by then.
 			unfinished := filepath.Join(dir, "S", "."+strings.TrimPrefix(stalls, "art_")+".*.part")
@@ -240,9 +220,7 @@ func TestPartRemovedBeforeItIsHeld(t *testing.T) {
 func TestNewFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, strings.Repeat("n", 255))
-	if err := newFile(name, func(f *os.File) error { _, err := f.WriteString("one"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newFile(name, func(f *os.File) error { _, err := f.WriteString("one"); return err }))
 	for _, err := range []error{
 		newFile(name, func(*os.File) error { t.Error("written"); return nil }),
 		newFolder(name, func(*os.Root) error { t.Error("written"); return nil }),

@@ -113,9 +113,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(known, data, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if out, err := exec.Command("ssh-keygen", "-H", "-f", known).CombinedOutput(); err != nil {
 			t.Fatalf("ssh-keygen -H failed: %v\n%s", err, out)
 		}
@@ -154,9 +152,7 @@ func TestLimitsOfSSHD(t *testing.T) {
 	t.Run("MaxStartups", func(t *testing.T) {
 		sshd(t, "-o", "MaxStartups=1:100:1")
 		waiting, err := net.Dial("tcp", info.at(info.Login, "lab").Address) // takes the only place
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer waiting.Close()
 		h := hostAt(t, info.at(info.Login, "lab"))
 		if _, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1}); !remote.NotStarted(err) {

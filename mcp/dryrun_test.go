@@ -34,16 +34,12 @@ func TestDryRunSaysWhatItWouldDo(t *testing.T) {
 	} {
 		w := newWorld()
 		would, err := json.Marshal(c.would)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.on(tool, gate.Rehearsal{DryRun: true, ToolID: tool, Args: json.RawMessage(`{"n":1}`), Would: would, ConsentRequired: true}, nil)
 		res, err := w.session(t).CallTool(t.Context(), &sdk.CallToolParams{Name: strings.ReplaceAll(tool, ".", "_"),
 			Arguments: json.RawMessage(`{}`),
 			Meta:      sdk.Meta{handshakeKey: map[string]any{"dry_run": true, "actor": map[string]any{"kind": "agent"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, want := range c.want {
 			if text := textOf(res); !strings.Contains(text, want) {
 				t.Errorf("a dry run of %s is described as\n%s\nwithout %q", tool, text, want)
