@@ -240,8 +240,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%v makes %v, want the run %s that its dry run showed", args, real, d.Would.RunID)
 		}
 		s.wait(real.RunID)
-		script, err := os.ReadFile(host(s.story(real.RunID).Workspace) + "/a1/ctl/script")
-		must(t, err)
+		script := value(os.ReadFile(host(s.story(real.RunID).Workspace) + "/a1/ctl/script"))(t)
 		token := regexp.MustCompile(`[0-9a-f]{32}`).FindString(s.token(real.RunID))
 		name := regexp.MustCompile(`(-a1-)[0-9a-f]{12}`)
 		if got := name.ReplaceAllString(strings.ReplaceAll(string(script), token, strings.Repeat("0", 32)),
@@ -261,8 +260,7 @@ func TestDryRun(t *testing.T) {
 // token reads the submission token of a run's first attempt.
 func (s *site) token(runID string) string {
 	s.t.Helper()
-	data, err := os.ReadFile(host(s.story(runID).Workspace) + "/a1/ctl/token")
-	must(s.t, err)
+	data := value(os.ReadFile(host(s.story(runID).Workspace) + "/a1/ctl/token"))(s.t)
 	return string(data)
 }
 
@@ -291,8 +289,7 @@ func TestPlantedSecrets(t *testing.T) {
 		if f := res.failure(t, 2); f.Code != "secret_in_args" && f.Code != "usage" { // a text that begins with dashes is no option's value
 			t.Errorf("a call with a %s in it fails with %v, want secret_in_args", secret.Kind, f)
 		}
-		quoted, err := json.Marshal(text)
-		must(t, err)
+		quoted := value(json.Marshal(text))(t)
 		for _, call := range [][3]string{{"POST", "/v1/tools/probe.words:run", `{"input":{"word":` + string(quoted) + `}}`},
 			{"GET", "/v1/runs?tool_id=" + url.QueryEscape(text), ""},
 			{"POST", "/v1/artifacts?label=" + url.QueryEscape(text), "x"}} {

@@ -58,8 +58,7 @@ func (l *looker) readRPCs(t *testing.T) int {
 	if found == nil {
 		return 0
 	}
-	n, err := strconv.Atoi(found[1])
-	must(t, err)
+	n := value(strconv.Atoi(found[1]))(t)
 	return n
 }
 
@@ -67,8 +66,7 @@ func (l *looker) readRPCs(t *testing.T) int {
 // line of an earlier call.
 func (l *looker) record(t *testing.T, values map[string]string) (text string) {
 	t.Helper()
-	log, err := os.ReadFile(l.log)
-	must(t, err)
+	log := value(os.ReadFile(l.log))(t)
 	format := regexp.MustCompile(`(?m)squeue .*--Format=(.*)$`).FindSubmatch(log)
 	if format == nil {
 		t.Fatalf("no read of the queue in %s", log)
@@ -195,8 +193,7 @@ sacctmgr -i -Q add user "$1" account=research defaultaccount=research >/dev/null
 	}
 	look := func(want int) int {
 		before, spent := l.rpcs(t), l.Budget().Total
-		jobs, err := l.Jobs(t.Context(), nil)
-		must(t, err)
+		jobs := value(l.Jobs(t.Context(), nil))(t)
 		var found []string
 		for _, j := range jobs {
 			if strings.HasPrefix(j.User, prefix) && j.Name == jobNameOf(j.User) {
@@ -243,8 +240,7 @@ func TestPrivateData(t *testing.T) {
 	shell(t, alice, `cd /tmp; sbatch --parsable -o /dev/null -p main -H -J "$1" --wrap true`, name)
 	sees := func() bool {
 		t.Helper()
-		jobs, err := l.Jobs(t.Context(), nil)
-		must(t, err) // whatever is hidden, the answer is clean
+		jobs := value(l.Jobs(t.Context(), nil))(t) // whatever is hidden, the answer is clean
 		return slices.ContainsFunc(jobs, func(j run.Job) bool { return j.Name == name && j.User == alice })
 	}
 	check := func(what, code string, shown bool) {

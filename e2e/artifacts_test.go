@@ -37,8 +37,7 @@ func TestArtifactRoundTrip(t *testing.T) {
 			}
 			to := s.dir + "/back-" + name
 			s.ok(nil, "artifact", "get", a.ArtifactID, "-o", to)
-			back, err := os.ReadFile(host(to))
-			must(t, err)
+			back := value(os.ReadFile(host(to)))(t)
 			if !bytes.Equal(back, content) || !bytes.Equal(s.bytesOf(a.ArtifactID), content) {
 				t.Error("the bytes differ")
 			}
@@ -68,8 +67,7 @@ func TestArtifactRoundTrip(t *testing.T) {
 		}
 	})
 	t.Run("standard input", func(t *testing.T) { // of any kind, as it comes; too much of it leaves nothing
-		reads, err := os.ReadFile(host(data("aln.bam")))
-		must(t, err)
+		reads := value(os.ReadFile(host(data("aln.bam"))))(t)
 		var a, b artifactRow
 		s.cliWith(bytes.NewReader(reads), "artifact", "import", "-", "--json").object(t, &a)
 		if a.Type != "BAM" || a.SizeBytes != int64(len(reads)) || !bytes.Equal(s.bytesOf(a.ArtifactID), reads) {

@@ -15,8 +15,7 @@ func TestGatewayBesideTheCluster(t *testing.T) {
 	h := sshOf(t)
 	s := newSite(t, "probing")
 	for name, from := range map[string]string{"key": h.Key, "known_hosts": h.KnownHosts} {
-		data, err := os.ReadFile(from)
-		must(t, err)
+		data := value(os.ReadFile(from))(t)
 		must(t, os.WriteFile(host(s.dir)+"/"+name, data, 0o600))
 	}
 	must(t, giveToLab(host(s.dir)))

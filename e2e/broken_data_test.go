@@ -39,8 +39,7 @@ func TestBrokenData(t *testing.T) {
 	s.serve()
 	good := fastq(20)
 	whole := packed(strings.Join(good, ""))
-	bam, err := os.ReadFile(host(data("aln.bam")))
-	must(t, err)
+	bam := value(os.ReadFile(host(data("aln.bam"))))(t)
 	if f := s.fails(2, "run", "samtools.flagstat", "--input", "bam="+s.file("cut.bam", string(bam[:9999]))); f.Code != "IMPORT-FORMAT" {
 		t.Errorf("a run of a cut file is refused with %s, want IMPORT-FORMAT", f.Code)
 	}
@@ -69,8 +68,7 @@ func TestBrokenData(t *testing.T) {
 		t.Parallel()
 		s := s.as(t)
 		var b bytes.Buffer
-		w, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
-		must(t, err)
+		w := value(gzip.NewWriterLevel(&b, gzip.NoCompression))(t)
 		for range 65 << 20 / (1000 * len(good[0])) {
 			w.Write([]byte(strings.Repeat(good[0], 1000)))
 		}

@@ -46,8 +46,7 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	t.Helper()
 	info := sshOf(t).Callers
 	s := newSite(t, "probing")
-	text, err := os.ReadFile(filepath.Join(world.repo, "site-configs/caller.yaml"))
-	must(t, err)
+	text := value(os.ReadFile(filepath.Join(world.repo, "site-configs/caller.yaml")))(t)
 	doc := tree{}
 	must(t, yaml.Unmarshal(text, &doc))
 	sign := newSigner(t, s, nil)
@@ -69,8 +68,7 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	for _, f := range edit {
 		f(doc)
 	}
-	out, err := yaml.Marshal(doc)
-	must(t, err)
+	out := value(yaml.Marshal(doc))(t)
 	must(t, os.WriteFile(host(s.dir)+"/site.yaml", out, 0o644))
 	t.Cleanup(func() {
 		shell(t, "root", removing(`"$1"/*/"$2"`), info.Scratch, path.Base(s.callerRuns("x")))
@@ -183,8 +181,7 @@ func (g *signerProcess) settings(with tree) tree {
 // write writes the signer's configuration, which it reads when it starts.
 func (g *signerProcess) write(doc tree) {
 	g.t.Helper()
-	out, err := yaml.Marshal(doc)
-	must(g.t, err)
+	out := value(yaml.Marshal(doc))(g.t)
 	c := inCluster("root", "bash", "-euc", `install -d -m 0755 /run/signers; install -d -m 0755 -o sgsigner "$1"; cat >"$1/signer.yaml"`,
 		"bash", g.dir)
 	c.Stdin = bytes.NewReader(out)

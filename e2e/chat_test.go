@@ -26,10 +26,8 @@ type chat struct {
 func (s *site) chat(t testing.TB, version string) *chat {
 	t.Helper()
 	cmd := s.command(context.Background(), "mcp")
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
+	in := value(cmd.StdinPipe())(t)
+	out := value(cmd.StdoutPipe())(t)
 	var errs syncBuffer
 	cmd.Stderr = &errs
 	must(t, cmd.Start())
@@ -71,14 +69,11 @@ func (s *site) chat(t testing.TB, version string) *chat {
 // say makes a call as a model would, prints the turn, and decodes the structured content.
 func (c *chat) say(name string, args tree, into any) string {
 	c.t.Helper()
-	raw, err := json.Marshal(args)
-	must(c.t, err)
+	raw := value(json.Marshal(args))(c.t)
 	ctx, stop := context.WithTimeout(c.t.Context(), 60*time.Second) // many clients stop there
 	defer stop()
-	res, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(raw)})
-	must(c.t, err)
-	whole, err := json.Marshal(res)
-	must(c.t, err)
+	res := value(c.session.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(raw)}))(c.t)
+	whole := value(json.Marshal(res))(c.t)
 	var text strings.Builder
 	for _, part := range res.Content {
 		if p, ok := part.(*sdk.TextContent); ok {
@@ -97,8 +92,7 @@ func (c *chat) say(name string, args tree, into any) string {
 		return "error: " + text.String()
 	}
 	if into != nil {
-		b, err := json.Marshal(res.StructuredContent)
-		must(c.t, err)
+		b := value(json.Marshal(res.StructuredContent))(c.t)
 		must(c.t, json.Unmarshal(b, into))
 	}
 	return text.String()

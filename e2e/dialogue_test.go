@@ -95,8 +95,7 @@ func (d *dialogue) ask(line string, until bool) string {
 			mark = "refused: "
 		}
 		if err == nil {
-			raw, merr := json.Marshal(res)
-			must(d.t, merr)
+			raw := value(json.Marshal(res))(d.t)
 			d.calls, d.bytes = d.calls+1, d.bytes+len(raw)
 			for _, part := range res.Content {
 				if p, ok := part.(*sdk.TextContent); ok {
@@ -151,8 +150,7 @@ func TestDialogues(t *testing.T) {
 	c := s.chat(t, "2026-07-28")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			was, err := os.ReadFile(file)
-			must(t, err)
+			was := value(os.ReadFile(file))(t)
 			d := &dialogue{t: t, s: s, session: c.session, names: map[string]string{}, ids: map[string]string{}, counts: map[string]int{}}
 			now := d.replay(string(was))
 			if t.Logf("%d calls, %d bytes", d.calls, d.bytes); now == string(was) {
@@ -176,14 +174,12 @@ func TestDialogues(t *testing.T) {
 func dialogueSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, "genomics")
-	lock, err := os.ReadFile(host(world.dir) + "/probing/images.lock.yaml")
-	must(t, err)
+	lock := value(os.ReadFile(host(world.dir) + "/probing/images.lock.yaml"))(t)
 	_, probe, ok := strings.Cut(string(lock), "images:\n")
 	if !ok {
 		t.Fatalf("the image lock of the probing domain has no images:\n%s", lock)
 	}
-	mine, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
-	must(t, err)
+	mine := value(os.ReadFile(host(s.dir) + "/domain/images.lock.yaml"))(t)
 	must(t, os.WriteFile(host(s.dir)+"/domain/images.lock.yaml", append(mine, probe...), 0o644))
 	partition := "closed" + strings.ReplaceAll(filepath.Base(s.dir), "s", "")
 	shell(t, "root", `scontrol create PartitionName="$1" Nodes=n1,n2 State=DOWN`, partition)

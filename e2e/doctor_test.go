@@ -142,8 +142,7 @@ func TestConfigCheck(t *testing.T) {
 	s.replace("site.yaml", "default_partition: main", "default_partition: main --uid=0")
 	s.replace("site.yaml", "floor_seconds: 1", "floor_seconds: 0")
 	s.replace("site.yaml", "path: /usr/bin/apptainer", "path: usr/bin/apptainer\n  sudo: true")
-	text, err := os.ReadFile(site)
-	must(t, err)
+	text := value(os.ReadFile(site))(t)
 	f := s.fails(2, "config", "check")
 	want := map[string]string{"site": "E2E", "slurm.default_partition": "main --uid", "watch.floor_seconds": "floor",
 		"apptainer.path": "usr/bin", "apptainer.sudo": "sudo"}

@@ -32,8 +32,7 @@ func manyTools(t *testing.T, n int) *site {
 	t.Helper()
 	s := newSite(t, "probing")
 	s.replace("site.yaml", "domain_dir:", "  socket: "+s.dir+"/gw.sock\ndomain_dir:")
-	packs, err := filepath.Glob(host(s.dir) + "/domain/toolpacks/*.tool.yaml")
-	must(t, err)
+	packs := value(filepath.Glob(host(s.dir) + "/domain/toolpacks/*.tool.yaml"))(t)
 	for _, p := range packs {
 		must(t, os.Remove(p))
 	}
@@ -45,8 +44,7 @@ func manyTools(t *testing.T, n int) *site {
 			"sorts them by place, and marks duplicates. Number "+fmt.Sprint(i)+".\n", 1)
 		must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/"+id+".tool.yaml", []byte(pack), 0o644))
 	}
-	manifest, err := os.ReadFile(host(s.dir) + "/domain/manifest.yaml")
-	must(t, err)
+	manifest := value(os.ReadFile(host(s.dir) + "/domain/manifest.yaml"))(t)
 	head, _, _ := strings.Cut(string(manifest), "tools:\n")
 	must(t, os.WriteFile(host(s.dir)+"/domain/manifest.yaml", []byte(head+"tools:\n"+names.String()), 0o644))
 	must(t, giveToLab(host(s.dir)))
@@ -65,10 +63,8 @@ func TestChatEconomy(t *testing.T) {
 			s := manyTools(t, n)
 			d := s.serve()
 			c := s.chat(t, "2025-06-18")
-			l, err := c.session.ListTools(t.Context(), nil)
-			must(t, err)
-			raw, err := json.Marshal(l)
-			must(t, err)
+			l := value(c.session.ListTools(t.Context(), nil))(t)
+			raw := value(json.Marshal(l))(t)
 			figure(t, "chat_list_bytes", fmt.Sprint("tools=", n), len(raw), 12_000)
 			names := map[string]bool{}
 			for _, x := range l.Tools {
@@ -100,8 +96,7 @@ func (s *site) oneToolLess(t *testing.T, c *chat, d *daemon) {
 	case <-time.After(time.Until(deadline(t))):
 		t.Fatal("the chat got no notification of the list without one tool")
 	}
-	l, err := c.session.ListTools(t.Context(), nil)
-	must(t, err)
+	l := value(c.session.ListTools(t.Context(), nil))(t)
 	if raw := text(t, l); strings.Contains(raw, "probe_t002") || !strings.Contains(raw, "probe_t001") {
 		t.Errorf("after the reload the chat's list is %s, want it without probe_t002", raw)
 	}
@@ -114,18 +109,15 @@ func (s *site) namedByAToken(t *testing.T) {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", host(s.dir)+"/gw.sock")
 	}}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway/mcp",
-		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-	must(t, err)
+	req := value(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)))(t)
 	for name, value := range map[string]string{"Authorization": "Bearer " + tok.Token, "Content-Type": "application/json",
 		"Accept": "application/json, text/event-stream"} {
 		req.Header.Set(name, value)
 	}
-	res, err := client.Do(req)
-	must(t, err)
+	res := value(client.Do(req))(t)
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	must(t, err)
+	body := value(io.ReadAll(res.Body))(t)
 	if !strings.Contains(string(body), `"probe_t150"`) || strings.Contains(string(body), `"probe_t151"`) {
 		t.Errorf("the list of a token that names probe.t150 is %d %s, want that tool alone", res.StatusCode, body)
 	}

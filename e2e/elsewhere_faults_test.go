@@ -78,8 +78,7 @@ func TestDoctorElsewhereMore(t *testing.T) {
 	const near, far = "ssh-sftp.yaml", "ssh-sftp-dtn.yaml"
 	for _, x := range []farFault{
 		{"a revoked host key", near, "ssh_host_key", "fault", "is revoked", func(t *testing.T, doc tree) {
-			text, err := os.ReadFile(h.KnownHosts)
-			must(t, err)
+			text := value(os.ReadFile(h.KnownHosts))(t)
 			for line := range strings.Lines(string(text)) {
 				_, key, _ := strings.Cut(line, " ")
 				text = append(text, "@revoked * "+key...)
@@ -153,8 +152,7 @@ func TestDoctorFindsAnotherFolderOfJobs(t *testing.T) {
 	s := farSite(t, "ssh-sftp.yaml")
 	s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 	shell(t, "lab", `mkdir -p -m 700 "$1/runs" "$1/wrong"`, s.dir)
-	text, err := os.ReadFile(s.outside)
-	must(t, err)
+	text := value(os.ReadFile(s.outside))(t)
 	there := fmt.Sprintf("    runs_dir: %s/runs\n", s.dir)
 	for wrong, want := range map[string]string{s.dir + "/wrong": "another filesystem", s.dir + "/missing": "missing"} {
 		mapped := fmt.Sprintf("    login:\n        runs_dir: %s/runs\n    runs_dir: %s\n", s.dir, wrong)

@@ -41,8 +41,7 @@ func sshOf(t testing.TB) (h sshInfo) { return sshOfCluster(t, world.cluster) }
 
 func sshOfCluster(t testing.TB, name string) (h sshInfo) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output()
-	must(t, err)
+	out := value(exec.Command(filepath.Join(world.repo, "scripts/devcluster"), "--name", name, "ssh-info").Output())(t)
 	must(t, json.Unmarshal(out, &h))
 	return h
 }
@@ -67,8 +66,7 @@ func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
 	t.Helper()
 	s := newSite(t, "probing")
 	h := sshOf(t)
-	text, err := os.ReadFile(filepath.Join(world.repo, "site-configs", example))
-	must(t, err)
+	text := value(os.ReadFile(filepath.Join(world.repo, "site-configs", example)))(t)
 	doc := tree{}
 	must(t, yaml.Unmarshal(text, &doc))
 	slurm, storage := doc["slurm"].(tree), doc["storage"].(tree)
@@ -89,8 +87,7 @@ func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
 	for _, f := range edit {
 		f(doc)
 	}
-	out, err := yaml.Marshal(doc)
-	must(t, err)
+	out := value(yaml.Marshal(doc))(t)
 	s.outside = dir + "/site.yaml"
 	must(t, os.WriteFile(s.outside, out, 0o600))
 	return s
@@ -159,8 +156,7 @@ func TestDoctorElsewhere(t *testing.T) {
 		must(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
-	other, err := os.ReadFile(h.OtherHostKey)
-	must(t, err)
+	other := value(os.ReadFile(h.OtherHostKey))(t)
 	key := strings.Join(strings.Fields(string(other))[:2], " ")
 	for _, x := range []farFault{
 		{"nobody listens", "ssh-sftp.yaml", "ssh_connection", "fault", "refused", func(_ *testing.T, doc tree) { ssh(doc)["port"] = 1 }},
@@ -171,8 +167,7 @@ func TestDoctorElsewhere(t *testing.T) {
 		{"no known_hosts", "ssh-sftp.yaml", "ssh_files", "fault", "known_hosts",
 			func(_ *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{"/nonexistent/known_hosts"} }},
 		{"an open key", "ssh-sftp.yaml", "ssh_files", "fault", "mode 0644", func(t *testing.T, doc tree) {
-			text, err := os.ReadFile(h.Key)
-			must(t, err)
+			text := value(os.ReadFile(h.Key))(t)
 			name := file(t, string(text))
 			must(t, os.Chmod(name, 0o644))
 			ssh(doc)["key"] = name

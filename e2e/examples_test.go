@@ -68,10 +68,8 @@ func examples(s *site) []example {
 		}},
 		{tool: "seqkit.head", args: []string{"--input", "reads=" + data("reads.fastq.gz"), "--param", "count=7"}, role: "head", typ: "FASTQ_GZ",
 			check: func(t *testing.T, got []byte) {
-				z, err := gzip.NewReader(bytes.NewReader(got))
-				must(t, err)
-				out, err := io.ReadAll(z)
-				must(t, err)
+				z := value(gzip.NewReader(bytes.NewReader(got)))(t)
+				out := value(io.ReadAll(z))(t)
 				if n := bytes.Count(out, []byte("\n")); n != 28 {
 					t.Errorf("%d lines", n)
 				}
@@ -98,11 +96,9 @@ func examples(s *site) []example {
 			}},
 		{tool: "zip.bundle", args: []string{"--input", "first=" + csv, "--input", "second=" + tsv}, role: "bundle", typ: "ZIP",
 			check: func(t *testing.T, got []byte) {
-				z, err := zip.NewReader(bytes.NewReader(got), int64(len(got)))
-				must(t, err)
+				z := value(zip.NewReader(bytes.NewReader(got), int64(len(got))))(t)
 				for i, want := range []string{exampleCSV, exampleTSV} {
-					f, err := z.File[i].Open()
-					must(t, err)
+					f := value(z.File[i].Open())(t)
 					if b, err := io.ReadAll(f); err != nil || string(b) != want {
 						t.Errorf("%s in the archive is %q (%v), want %q", z.File[i].Name, b, err, want)
 					}
@@ -146,11 +142,9 @@ func examplePDF(pages int) string {
 
 // sameProfile counts the reads and bases itself.
 func sameProfile(t *testing.T, got []byte) {
-	f, err := os.Open(host(data("reads-small.fastq.gz")))
-	must(t, err)
+	f := value(os.Open(host(data("reads-small.fastq.gz"))))(t)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	must(t, err)
+	z := value(gzip.NewReader(f))(t)
 	lines := bufio.NewScanner(z)
 	reads, bases, gc := 0, 0, 0
 	for n := 0; lines.Scan(); n++ {
@@ -192,8 +186,7 @@ func TestExamples(t *testing.T) {
 				if c.Env = os.Environ(); x.image != "samtools" {
 					c.Env = append(c.Env, "SLURMGATE_IMAGES="+filepath.Join(world.repo, "build/images-examples"))
 				}
-				want, err := c.Output()
-				must(t, err)
+				want := value(c.Output())(t)
 				if !bytes.Equal(got, want) {
 					t.Errorf("the output differs from the direct one:\n%.300q\n%.300q", got, want)
 				}

@@ -59,10 +59,8 @@ func TestExport(t *testing.T) {
 		s.ok(&e, "export", id, "--to", first)
 		s.story(id)
 		s.ok(&again, "export", id, "--to", second)
-		a, err := os.ReadFile(host(first))
-		must(t, err)
-		b, err := os.ReadFile(host(second))
-		must(t, err)
+		a := value(os.ReadFile(host(first)))(t)
+		b := value(os.ReadFile(host(second)))(t)
 		if !bytes.Equal(a, b) || e.SHA256 != again.SHA256 || e.SizeBytes != int64(len(a)) || !e.Signed || len(e.ByReference) > 0 {
 			t.Errorf("two exports of a run that %s differ, or are not whole: %+v and %+v", state, e, again)
 		}

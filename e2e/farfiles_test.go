@@ -40,8 +40,7 @@ func TestFarWorkspaces(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
 	pool := func(t *testing.T, h *remote.Host) *transfer.Pool {
-		p, err := transfer.New(h, transfer.Config{Connections: 2})
-		must(t, err)
+		p := value(transfer.New(h, transfer.Config{Connections: 2}))(t)
 		t.Cleanup(p.Close)
 		return p
 	}
@@ -60,8 +59,7 @@ func TestFarWorkspaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
-				dir, err := os.MkdirTemp(host(world.dir), "far-")
-				must(t, err)
+				dir := value(os.MkdirTemp(host(world.dir), "far-"))(t)
 				must(t, os.Chown(dir, world.uid, world.uid))
 				c := config(t, world.dir+"/"+filepath.Base(dir))
 				c.GatewayID = "gw-1"
@@ -74,8 +72,7 @@ func TestFarWorkspaces(t *testing.T) {
 		alice, info := hostAt(t, userAt(t, "alice")), sshOf(t).Callers
 		scratch, uid := info.Scratch+"/alice", info.Users["alice"].UID
 		runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
-			dir, err := os.MkdirTemp(host(scratch), "far-")
-			must(t, err)
+			dir := value(os.MkdirTemp(host(scratch), "far-"))(t)
 			t.Cleanup(func() { must(t, errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".secret"))) })
 			must(t, os.Chown(dir, uid, uid))
 			return farFiles(t, dir, uid, sftp.Config{RunsDir: scratch + "/" + filepath.Base(dir), GatewayID: "gw-1", Shell: alice, Data: alice,
@@ -93,8 +90,7 @@ func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 			if change != nil {
 				change(&c)
 			}
-			w, err := sftp.New(t.Context(), c)
-			must(t, err)
+			w := value(sftp.New(t.Context(), c))(t)
 			t.Cleanup(w.Close)
 			return w
 		}
@@ -131,8 +127,7 @@ func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 			if st, err := os.Lstat(name); err != nil || !st.Mode().IsRegular() {
 				return "", false
 			}
-			data, err := os.ReadFile(name)
-			must(t, err)
+			data := value(os.ReadFile(name))(t)
 			return string(data), true
 		},
 		Claim: func(t *testing.T, runID string, n int, mine string) string {
@@ -141,8 +136,7 @@ func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 			must(t, os.WriteFile(file, []byte(mine), 0o600))
 			must(t, os.Chown(file, uid, uid))
 			_ = os.Link(file, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link returns
-			data, err := os.ReadFile(filepath.Join(ctl, run.ClaimFile))
-			must(t, err)
+			data := value(os.ReadFile(filepath.Join(ctl, run.ClaimFile)))(t)
 			return string(data)
 		}}
 }
@@ -154,8 +148,7 @@ func TestFarImages(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
 	pool := func(t *testing.T, h *remote.Host) *transfer.Pool {
-		p, err := transfer.New(h, transfer.Config{Connections: 2})
-		must(t, err)
+		p := value(transfer.New(h, transfer.Config{Connections: 2}))(t)
 		t.Cleanup(p.Close)
 		return p
 	}
@@ -169,8 +162,7 @@ func TestFarImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
-				above, err := os.MkdirTemp(host(world.dir), "images-")
-				must(t, err)
+				above := value(os.MkdirTemp(host(world.dir), "images-"))(t)
 				must(t, os.Chown(above, world.uid, world.uid))
 				dir := world.dir + "/" + filepath.Base(above) + "/store" // does not exist yet
 				place := folder(dir)
@@ -180,10 +172,8 @@ func TestFarImages(t *testing.T) {
 				return &runtest.Store{Images: apptainer.FarImages{FarStore: s, Runtime: rt},
 					Put: func(t *testing.T) string {
 						n++
-						img, err := s.Add(t.Context(), anImage(t, fmt.Sprint("image ", n)))
-						must(t, err)
-						stored, err := s.List(t.Context())
-						must(t, err)
+						img := value(s.Add(t.Context(), anImage(t, fmt.Sprint("image ", n))))(t)
+						stored := value(s.List(t.Context()))(t)
 						st, err := os.Stat(host(dir) + "/" + img.Digest + ".sif")
 						if must(t, err); len(stored) != n || st.Mode() != 0o444 || int(st.Sys().(*syscall.Stat_t).Uid) != world.uid {
 							t.Errorf("%d images listed of %d, the last %v", len(stored), n, st.Mode())
@@ -192,8 +182,7 @@ func TestFarImages(t *testing.T) {
 					},
 					Damage: func(t *testing.T, digest string) {
 						name := host(dir) + "/" + digest + ".sif"
-						data, err := os.ReadFile(name)
-						must(t, err)
+						data := value(os.ReadFile(name))(t)
 						data[len(data)-1] ^= 1
 						must(t, os.WriteFile(name, data, 0o444))
 						must(t, os.Chtimes(name, time.Time{}, time.Now().Add(time.Hour))) // all that SFTP shows of a change

@@ -74,15 +74,13 @@ func (b bench) direct(t *testing.T, s *site, at map[string]string) {
 			append([]string{"--work", host(dir), filepath.Join(world.repo, "build/images/rootfs", b.image)}, argv...)...)
 		c.Stderr = &log
 		if i > 0 {
-			pipe, err := list[i-1].StdoutPipe()
-			must(t, err)
+			pipe := value(list[i-1].StdoutPipe())(t)
 			c.Stdin = pipe
 		}
 		list = append(list, c)
 	}
 	if b.stdout != "" {
-		f, err := os.Create(host(dir) + "/out/" + b.stdout)
-		must(t, err)
+		f := value(os.Create(host(dir) + "/out/" + b.stdout))(t)
 		defer f.Close()
 		list[len(list)-1].Stdout = f
 	}

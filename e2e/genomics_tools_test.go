@@ -29,8 +29,7 @@ func TestEveryToolAgainstDirect(t *testing.T) {
 			ID string `yaml:"tool_id"`
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(world.repo, "domains/genomics/manifest.yaml"))
-	must(t, err)
+	text := value(os.ReadFile(filepath.Join(world.repo, "domains/genomics/manifest.yaml")))(t)
 	must(t, yaml.Unmarshal(text, &manifest))
 	for _, tool := range manifest.Tools {
 		if !slices.Contains(compared, tool.ID) && !slices.ContainsFunc(genomicsBenches, func(b bench) bool { return b.tool == tool.ID }) {
@@ -44,8 +43,7 @@ func TestEveryToolAgainstDirect(t *testing.T) {
 func genomicsSite(t *testing.T) *site {
 	s := newSite(t, "genomics")
 	must(t, command("scripts/images/build", "--all"))
-	found, err := filepath.Glob(filepath.Join(world.repo, "build/images/*.sif"))
-	must(t, err)
+	found := value(filepath.Glob(filepath.Join(world.repo, "build/images/*.sif")))(t)
 	for _, sif := range found {
 		name := strings.TrimSuffix(filepath.Base(sif), ".sif")
 		if name == "samtools" || name == "seqkit" || name == "minimap2" {
@@ -93,8 +91,7 @@ func TestReadsToVariants(t *testing.T) {
 			t.Errorf("of the saved files %s is missing: %v", name, err)
 		}
 	}
-	page, err := os.ReadFile(host(s.dir) + "/saved/fastqc.report/report/patient7_fastqc.html")
-	must(t, err)
+	page := value(os.ReadFile(host(s.dir) + "/saved/fastqc.report/report/patient7_fastqc.html"))(t)
 	calls := shell(t, "lab", `zcat "$1"`, s.dir+"/saved/bcftools.call/variants.vcf.gz")
 	if !strings.Contains(string(page), "patient7.fastq.gz") || !strings.Contains(calls, "\tFORMAT\tpatient7\n") ||
 		strings.Count(calls, "\nMT_human\t") < 100 {
@@ -170,10 +167,8 @@ func TestSamplesMeet(t *testing.T) {
 // unpacked decompresses a gzip file.
 func unpacked(t *testing.T, data []byte) string {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	must(t, err)
-	text, err := io.ReadAll(r)
-	must(t, err)
+	r := value(gzip.NewReader(bytes.NewReader(data)))(t)
+	text := value(io.ReadAll(r))(t)
 	return string(text)
 }
 
@@ -192,15 +187,13 @@ func TestGenomicsElsewhere(t *testing.T) {
 			at := map[string]string{}
 			b.direct(t, s, at)
 			s.serve()
-			bam, err := os.ReadFile(host(data("aln.bam")))
-			must(t, err)
+			bam := value(os.ReadFile(host(data("aln.bam"))))(t)
 			var l looked
 			s.ok(&l, "run", b.tool, "--input", "bam="+s.file("aln.bam", string(bam)), "--wait")
 			if l.State != "succeeded" {
 				t.Fatalf("%v, want it succeeded", l)
 			}
-			want, err := os.ReadFile(host(at[b.tool+":stats.txt"]))
-			must(t, err)
+			want := value(os.ReadFile(host(at[b.tool+":stats.txt"])))(t)
 			if got := s.bytesOf(l.Roles["stats"]); len(want) == 0 || string(got) != string(want) {
 				t.Errorf("%d bytes on the cluster, %d directly", len(got), len(want))
 			}

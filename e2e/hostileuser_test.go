@@ -18,10 +18,8 @@ import (
 func userAt(t testing.TB, user string) remote.Config {
 	t.Helper()
 	info := sshOf(t)
-	text, err := os.ReadFile(info.Callers.CAKeyHere)
-	must(t, err)
-	authority, err := ssh.ParsePrivateKey(text)
-	must(t, err)
+	text := value(os.ReadFile(info.Callers.CAKeyHere))(t)
+	authority := value(ssh.ParsePrivateKey(text))(t)
 	c := info.at(info.Login, user)
 	c.Key = ""
 	c.Credentials = sshtest.Credentials(authority, user, 5*time.Minute)

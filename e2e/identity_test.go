@@ -85,8 +85,7 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 // oldBind writes a copy of the site file with a bind in the older form, and returns its path.
 func (s *site) oldBind() string {
 	s.t.Helper()
-	text, err := os.ReadFile(host(s.dir) + "/site.yaml")
-	must(s.t, err)
+	text := value(os.ReadFile(host(s.dir) + "/site.yaml"))(s.t)
 	must(s.t, os.WriteFile(host(s.dir)+"/old.yaml", []byte(strings.Replace(string(text), "name: ref, version: v2, ", "", 1)), 0o644))
 	return s.dir + "/old.yaml"
 }

@@ -28,8 +28,7 @@ func TestSwappedInPlace(t *testing.T) {
 	_, err = f.WriteString(content)
 	must(t, err)
 	shell(t, "root", `chown alice "$1"`, name)
-	memory, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
+	memory := value(unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	defer unix.Munmap(memory)
 	memory[0] = content[0] // the page is not on the disk when the file is registered
 	s.serve()

@@ -336,3 +336,12 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}

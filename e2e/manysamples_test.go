@@ -77,8 +77,7 @@ var rpcType = regexp.MustCompile(`(?m)^\s*(REQUEST_\w+)\s*\(\s*\d+\)\s*count:(\d
 func rpcsSoFar(t *testing.T) (submits, all int) {
 	t.Helper()
 	for _, m := range rpcType.FindAllStringSubmatch(shell(t, "root", "sdiag"), -1) {
-		k, err := strconv.Atoi(m[2])
-		must(t, err)
+		k := value(strconv.Atoi(m[2]))(t)
 		if all += k; m[1] == "REQUEST_SUBMIT_BATCH_JOB" {
 			submits += k
 		}

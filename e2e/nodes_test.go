@@ -114,8 +114,7 @@ func (s *site) plant(node string, f nodeFault) {
 
 // digest returns the digest of the only image in the site's store.
 func (s *site) digest() string {
-	entries, err := os.ReadDir(host(s.dir) + "/images")
-	must(s.t, err)
+	entries := value(os.ReadDir(host(s.dir) + "/images"))(s.t)
 	for _, e := range entries {
 		if name, is := strings.CutSuffix(e.Name(), ".sif"); is {
 			return name

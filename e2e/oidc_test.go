@@ -24,10 +24,8 @@ import (
 // listenInCluster listens on the login node's loopback, from this process: a socket stays in the network it was made in.
 func listenInCluster(t testing.TB) net.Listener {
 	t.Helper()
-	name, err := inCluster("root", "readlink", "/proc/self/ns/net").Output()
-	must(t, err)
-	procs, err := filepath.Glob("/proc/[0-9]*/ns/net")
-	must(t, err)
+	name := value(inCluster("root", "readlink", "/proc/self/ns/net").Output())(t)
+	procs := value(filepath.Glob("/proc/[0-9]*/ns/net"))(t)
 	for _, p := range procs {
 		if link, err := os.Readlink(p); err != nil || link != strings.TrimSpace(string(name)) {
 			continue
@@ -37,8 +35,7 @@ func listenInCluster(t testing.TB) net.Listener {
 			continue // that process has ended
 		}
 		defer there.Close()
-		l, err := listenAt(there)
-		must(t, err)
+		l := value(listenAt(there))(t)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
@@ -81,9 +78,7 @@ func newIssuer(t testing.TB) *issuer {
 	t.Helper()
 	l := listenInCluster(t)
 	i := &issuer{t: t, url: "http://" + l.Addr().String()}
-	var err error
-	i.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	i.key = value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	answer := func(v any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) }
 	}
@@ -104,9 +99,8 @@ func (i *issuer) token(user, group string, after time.Duration) string {
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "e"}}, (&jose.SignerOptions{}).
 		WithType("at+jwt"))
 	must(i.t, err)
-	text, err := jwt.Signed(s).Claims(tree{"iss": i.url, "aud": oidcAudience, "sub": user, "groups": []string{group},
-		"iat": time.Now().Add(-time.Hour).Unix(), "exp": time.Now().Add(after).Unix()}).Serialize()
-	must(i.t, err)
+	text := value(jwt.Signed(s).Claims(tree{"iss": i.url, "aud": oidcAudience, "sub": user, "groups": []string{group},
+		"iat": time.Now().Add(-time.Hour).Unix(), "exp": time.Now().Add(after).Unix()}).Serialize())(i.t)
 	return text
 }
 
@@ -131,8 +125,7 @@ watch:
 `, i.url, oidcAudience))
 	p := s.openPort(t)
 	p.token = i.token("alice", "lab", 10*time.Minute)
-	reads, err := os.ReadFile(host(data("reads-small.fastq.gz")))
-	must(t, err)
+	reads := value(os.ReadFile(host(data("reads-small.fastq.gz"))))(t)
 	var in artifactRow
 	p.ok(&in, "POST", "/v1/artifacts?label=reads.fastq.gz", string(reads), "Content-Type: application/octet-stream")
 	var run struct {

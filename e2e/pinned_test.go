@@ -106,8 +106,7 @@ func (s *site) image() string {
 // overwrite changes bytes of a file in place, length and owner kept.
 func overwrite(t *testing.T, name string, change func([]byte)) {
 	t.Helper()
-	b, err := os.ReadFile(name)
-	must(t, err)
+	b := value(os.ReadFile(name))(t)
 	change(b)
 	f, err := os.OpenFile(name, os.O_WRONLY, 0) // root may, whatever the mode
 	must(t, err)

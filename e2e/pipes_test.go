@@ -89,7 +89,6 @@ func TestPipes(t *testing.T) {
 
 func text(t testing.TB, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	must(t, err)
+	b := value(json.Marshal(v))(t)
 	return string(b)
 }

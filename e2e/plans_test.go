@@ -20,8 +20,7 @@ func (s *site) traces() traces {
 	s.t.Helper()
 	var page runPage
 	s.ok(&page, "runs", "list")
-	entries, err := os.ReadDir(host(s.dir) + "/runs")
-	must(s.t, err)
+	entries := value(os.ReadDir(host(s.dir) + "/runs"))(s.t)
 	tr := traces{Runs: len(page.Runs), Counters: count(s.t), Queue: shell(s.t, "root", "squeue -h -t all -o %i | sort")}
 	for _, e := range entries {
 		tr.RunsDir = append(tr.RunsDir, e.Name())
@@ -56,8 +55,7 @@ func TestBadPlans(t *testing.T) {
 		return doc
 	}
 	text := func(doc tree) string {
-		b, err := json.Marshal(doc)
-		must(t, err)
+		b := value(json.Marshal(doc))(t)
 		return string(b)
 	}
 	in := func(old, with string) string { // the plan's text with a replacement

@@ -134,7 +134,6 @@ func damageImage(s *site) {
 
 // locked reads the site's image lock.
 func (s *site) locked() string {
-	data, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
-	must(s.t, err)
+	data := value(os.ReadFile(host(s.dir) + "/domain/images.lock.yaml"))(s.t)
 	return string(data)
 }

@@ -64,8 +64,7 @@ func (s *site) openPort(t testing.TB) *port {
 
 func (p *port) send(method, path, body string, headers ...string) (int, []byte) {
 	p.t.Helper()
-	req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
-	must(p.t, err)
+	req := value(http.NewRequest(method, p.url+path, strings.NewReader(body)))(p.t)
 	req.Header.Set("Authorization", "Bearer "+p.token)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -76,11 +75,9 @@ func (p *port) send(method, path, body string, headers ...string) (int, []byte) 
 	}
 	ctx, stop := context.WithDeadline(p.t.Context(), deadline(p.t))
 	defer stop()
-	res, err := http.DefaultClient.Do(req.WithContext(ctx))
-	must(p.t, err)
+	res := value(http.DefaultClient.Do(req.WithContext(ctx)))(p.t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	must(p.t, err)
+	b := value(io.ReadAll(res.Body))(p.t)
 	return res.StatusCode, b
 }
 
@@ -96,10 +93,9 @@ func (p *port) ok(into any, method, path, body string, headers ...string) {
 // chat connects a chat to the port.
 func (p *port) chat(t testing.TB) *chat {
 	t.Helper()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).
+	session := value(sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).
 		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
-			HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil)
-	must(t, err)
+			HTTPClient: &http.Client{Transport: withToken(p.token)}}, nil))(t)
 	t.Cleanup(func() { session.Close() })
 	return &chat{t: t, session: session}
 }
@@ -112,8 +108,7 @@ func TestPort(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "genomics")
 	p := s.openPort(t)
-	reads, err := os.ReadFile(host(data("reads-small.fastq.gz")))
-	must(t, err)
+	reads := value(os.ReadFile(host(data("reads-small.fastq.gz"))))(t)
 	var in artifactRow
 	p.ok(&in, "POST", "/v1/artifacts?label=reads.fastq.gz", string(reads), "Content-Type: application/octet-stream")
 	same(t, "type of the upload", in.Type, "FASTQ_GZ")
@@ -193,8 +188,7 @@ func TestOnboarding(t *testing.T) {
 	}
 	s.ok(nil, "gc") // which creates the ledger; a read does not
 	s.ok(&before, "tool", "list")
-	pack, err := os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml")
-	must(t, err)
+	pack := value(os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml"))(t)
 	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.fresh.tool.yaml", bytes.Replace(pack, []byte("id: probe.words"),
 		[]byte("id: probe.fresh"), 1), 0o644))
 	if r := s.cli("tool", "check", s.dir+"/domain"); r.code != 2 || !strings.Contains(string(r.stderr), "probe.fresh") {

@@ -24,8 +24,7 @@ func TestPrivateByDefault(t *testing.T) {
 	t.Run("self", func(t *testing.T) {
 		s := newSite(t, "probing")
 		shell(t, "root", "groupadd -f sgate-private && usermod -aG sgate-private alice && usermod -aG sgate-private bob")
-		text, err := json.Marshal(peers("sgate-private"))
-		must(t, err)
+		text := value(json.Marshal(peers("sgate-private")))(t)
 		s.replace("site.yaml", "domain_dir:", "  socket: "+s.dir+"/gw.sock\naccess: "+string(text)+"\ndomain_dir:")
 		s.replace("site.yaml", "import:\n", "import:\n  local: own\n")
 		s.keptPrivate(t)

@@ -33,8 +33,7 @@ func startRegistry(t testing.TB) string {
 	must(t, err)
 	own := way.LocalAddr().(*net.UDPAddr).IP.String()
 	must(t, way.Close())
-	l, err := net.Listen("tcp", net.JoinHostPort(own, "0"))
-	must(t, err)
+	l := value(net.Listen("tcp", net.JoinHostPort(own, "0")))(t)
 	s := httptest.NewUnstartedServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	s.Listener.Close()
 	s.Listener = l
@@ -91,19 +90,14 @@ func layerOf(t testing.TB, dir string, rename func(string) string) v1.Layer {
 // pushImage makes an image of layers, puts it into the registry, and returns its digest.
 func pushImage(t testing.TB, ref string, env []string, layers ...v1.Layer) string {
 	t.Helper()
-	img, err := mutate.AppendLayers(empty.Image, layers...)
-	must(t, err)
-	c, err := img.ConfigFile()
-	must(t, err)
+	img := value(mutate.AppendLayers(empty.Image, layers...))(t)
+	c := value(img.ConfigFile())(t)
 	c = c.DeepCopy()
 	c.OS, c.Architecture, c.Config = "linux", "amd64", v1.Config{Env: env, Entrypoint: []string{"/nowhere"}, User: "1234"}
-	img, err = mutate.ConfigFile(img, c)
-	must(t, err)
-	at, err := name.ParseReference(ref, name.Insecure)
-	must(t, err)
+	img = value(mutate.ConfigFile(img, c))(t)
+	at := value(name.ParseReference(ref, name.Insecure))(t)
 	must(t, remote.Write(at, img))
-	d, err := img.Digest()
-	must(t, err)
+	d := value(img.Digest())(t)
 	return d.String()
 }
 
@@ -157,8 +151,7 @@ func TestImageFromARegistry(t *testing.T) {
 		t.Errorf("image pull returned %+v, want a new SIF of %s, made by sqfstar, with one warning", p, digest)
 	}
 	t.Logf("%+v", p)
-	lock, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
-	must(t, err)
+	lock := value(os.ReadFile(host(s.dir) + "/domain/images.lock.yaml"))(t)
 	for _, text := range []string{"source_digest: " + digest, "made_by: sqfstar ", "digest: " + p.Digest, "source: " + p.Source} {
 		if !strings.Contains(string(lock), text) {
 			t.Errorf("the lock does not have %q:\n%s", text, lock)
@@ -166,8 +159,7 @@ func TestImageFromARegistry(t *testing.T) {
 	}
 	c := exec.Command(filepath.Join(world.repo, "scripts/images/direct"), append([]string{"seqkit"}, genomics[1].direct...)...)
 	c.Dir = filepath.Join(world.repo, "build/data")
-	want, err := c.Output()
-	must(t, err)
+	want := value(c.Output())(t)
 	var l looked
 	s.ok(&l, append(toolArgs(1), "--wait", "--to", s.dir+"/out")...)
 	got, err := os.ReadFile(host(s.dir) + "/out/" + genomics[1].output)

@@ -30,8 +30,7 @@ func TestJobSubmitPluginRefuses(t *testing.T) {
 				t.Errorf("a run whose job the plugin refused is %s: %s; want it failed as rejected with %q", l.State, l.why(), said)
 			}
 			v := s.story(id)
-			claim, err := os.ReadFile(host(v.Workspace) + "/a1/ctl/claim")
-			must(t, err)
+			claim := value(os.ReadFile(host(v.Workspace) + "/a1/ctl/claim"))(t)
 			if len(v.Sends) != 1 || v.Sends[0].Outcome != "doubt" || !strings.Contains(string(claim), "void") {
 				t.Errorf("%d sends, the claim %q; want one send, and the claim void", len(v.Sends), claim)
 			}

@@ -65,8 +65,7 @@ curl -sS --retry 30 --retry-all-errors --retry-delay 1 -o /dev/null --unix-socke
 func (s *site) overREST(rest tree) {
 	s.t.Helper()
 	logsOfSlurmrestd(s.t)
-	text, err := json.Marshal(rest)
-	must(s.t, err)
+	text := value(json.Marshal(rest))(s.t)
 	s.replace("site.yaml", "transport: cli", "transport: rest\n  cluster: devcluster\n  rest: "+string(text))
 }
 

@@ -41,8 +41,7 @@ func TestSiteInit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("site init fails: %v\n%s", err, out)
 	}
-	text, err := os.ReadFile(host(file))
-	must(t, err)
+	text := value(os.ReadFile(host(file)))(t)
 	if !strings.Contains(printed, string(text)) {
 		t.Errorf("--print shows another file:\n%s\n%s", printed, text)
 	}
@@ -94,8 +93,7 @@ func TestSiteInitOverSSH(t *testing.T) {
 	if r.code == 0 || print == nil {
 		t.Fatalf("%v, want a refusal that shows the host key", r)
 	}
-	keys, err := exec.Command("ssh-keygen", "-l", "-f", h.KnownHosts).Output()
-	must(t, err)
+	keys := value(exec.Command("ssh-keygen", "-l", "-f", h.KnownHosts).Output())(t)
 	if !strings.Contains(string(keys), print[1]) {
 		t.Errorf("%s is no key of the login node:\n%s", print[1], keys)
 	}

@@ -28,14 +28,12 @@ const (
 
 func newIdentity(t *testing.T) *identity {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(world.repo, "docs/run/callers.md"))
-	must(t, err)
+	text := value(os.ReadFile(filepath.Join(world.repo, "docs/run/callers.md")))(t)
 	d := &identity{t: t, dir: "/run/signers/document"}
 	for _, m := range fenced.FindAllStringSubmatch(string(text), -1) {
 		d.blocks = append(d.blocks, m[1])
 	}
-	template, err := os.ReadFile(filepath.Join(world.repo, "packaging/signer.yaml.template"))
-	must(t, err)
+	template := value(os.ReadFile(filepath.Join(world.repo, "packaging/signer.yaml.template")))(t)
 	d.signer = &signerProcess{t: t, dir: d.dir, config: d.dir + "/signer.yaml", socket: d.dir + "/signer.sock",
 		log: d.dir + "/certificates.log"}
 	config := strings.NewReplacer("[slurmgate]", "[lab]", "/run/slurmgate-signer/signer.sock", d.signer.socket,

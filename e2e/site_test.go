@@ -109,8 +109,7 @@ func newSite(t testing.TB, domain string, edit ...func(*siteFile)) *site {
 func (s *site) replace(name, old, with string) {
 	s.t.Helper()
 	file := host(s.dir) + "/" + name
-	data, err := os.ReadFile(file)
-	must(s.t, err)
+	data := value(os.ReadFile(file))(s.t)
 	if !bytes.Contains(data, []byte(old)) {
 		s.t.Fatalf("%s does not contain %q", name, old)
 	}
@@ -531,8 +530,7 @@ func (s *site) set(doc tree, at string, value any) tree {
 // plan writes a plan into a file and returns its path.
 func (s *site) plan(doc tree) string {
 	s.t.Helper()
-	text, err := json.Marshal(doc)
-	must(s.t, err)
+	text := value(json.Marshal(doc))(s.t)
 	return s.planText(string(text))
 }
 

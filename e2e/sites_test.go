@@ -265,8 +265,7 @@ func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
 	}
 	h := sshOfCluster(t, name)
 	s = newSite(t, "probing")
-	known, err := os.ReadFile(h.KnownHosts)
-	must(t, err)
+	known := value(os.ReadFile(h.KnownHosts))(t)
 	var lines []string
 	for line := range strings.Lines(string(known)) {
 		if hosts, key, _ := strings.Cut(line, " "); strings.Contains(hosts, "login") {
@@ -274,8 +273,7 @@ func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
 		}
 	}
 	must(t, os.WriteFile(host(s.dir)+"/known_hosts", []byte(strings.Join(lines, "")), 0o644))
-	key, err := os.ReadFile(h.Key)
-	must(t, err)
+	key := value(os.ReadFile(h.Key))(t)
 	must(t, os.WriteFile(host(s.dir)+"/key", key, 0o600))
 	s.divide("near", "far", "  transport: cli\n", fmt.Sprintf("  transport: ssh\n  ssh: {host: %s, user: lab, key: %s/key, "+
 		"known_hosts: [%[2]s/known_hosts]}\n", farAddress, s.dir), "storage:\n", "storage:\n  transport: sftp\n")

@@ -27,8 +27,7 @@ func (i sshInfo) at(to server, user string) remote.Config {
 
 func hostAt(t testing.TB, c remote.Config) *remote.Host {
 	t.Helper()
-	h, err := remote.New(c, slog.New(slog.DiscardHandler))
-	must(t, err)
+	h := value(remote.New(c, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(h.Close)
 	return h
 }

@@ -126,8 +126,7 @@ func (m *machine) write(file, text string) {
 // edit replaces a part of a file.
 func (m *machine) edit(file, old, with string) {
 	m.t.Helper()
-	data, err := os.ReadFile(file)
-	must(m.t, err)
+	data := value(os.ReadFile(file))(m.t)
 	if !bytes.Contains(data, []byte(old)) {
 		m.t.Fatalf("%s does not contain %q", file, old)
 	}

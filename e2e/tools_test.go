@@ -59,8 +59,7 @@ func TestToolsAgainstDirect(t *testing.T) {
 			s := s.as(t)
 			c := exec.Command(filepath.Join(world.repo, "scripts/images/direct"), append([]string{g.image}, g.direct...)...)
 			c.Dir = filepath.Join(world.repo, "build/data")
-			want, err := c.Output()
-			must(t, err)
+			want := value(c.Output())(t)
 			if len(want) == 0 {
 				t.Fatal("the program printed nothing")
 			}
@@ -70,8 +69,7 @@ func TestToolsAgainstDirect(t *testing.T) {
 			if l.State != "succeeded" || *l.ExitCode != 0 {
 				t.Fatalf("%s: %v, want it succeeded with the status 0", g.tool, l)
 			}
-			got, err := os.ReadFile(host(to) + "/" + g.output)
-			must(t, err)
+			got := value(os.ReadFile(host(to) + "/" + g.output))(t)
 			if !bytes.Equal(got, want) {
 				t.Errorf("the output differs from the direct one:\n%s\n%s", got, want)
 			}
@@ -161,8 +159,7 @@ func (s *site) tasksOf(base, runID string) map[string][]int {
 			array = strings.TrimSpace(name)
 		}
 		if task, what, ok := strings.Cut(line, ") sha256="); ok && strings.Contains(what, "/"+runID+"/a") {
-			n, err := strconv.Atoi(task)
-			must(s.t, err)
+			n := value(strconv.Atoi(task))(s.t)
 			tasks[array] = append(tasks[array], n)
 		}
 	}
@@ -249,10 +246,8 @@ func TestFiftyShellsOneJob(t *testing.T) {
 			fresh, id := 0, ""
 			for i := 1; i <= 50; i++ {
 				name := fmt.Sprintf("%s/answers/%d", host(s.dir), i)
-				out, err := os.ReadFile(name)
-				must(t, err)
-				errs, err := os.ReadFile(name + ".err")
-				must(t, err)
+				out := value(os.ReadFile(name))(t)
+				errs := value(os.ReadFile(name + ".err"))(t)
 				var r submitted
 				result{[]string{"run", fmt.Sprint(i)}, 0, out, errs}.object(t, &r)
 				if r.RunID == "" || id != "" && r.RunID != id {

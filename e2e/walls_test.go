@@ -22,8 +22,7 @@ type walls struct {
 // seccomp sets the shipped profile for the site.
 func (s *site) seccomp() {
 	s.t.Helper()
-	profile, err := os.ReadFile(world.repo + "/site-configs/seccomp.json")
-	must(s.t, err)
+	profile := value(os.ReadFile(world.repo + "/site-configs/seccomp.json"))(s.t)
 	must(s.t, os.WriteFile(host(s.dir)+"/seccomp.json", profile, 0o644))
 	s.replace("site.yaml", "\nimport:", "\n  seccomp: "+s.dir+"/seccomp.json\nimport:")
 }

@@ -24,11 +24,9 @@ type upstreamAt struct {
 
 func newUpstream(t *testing.T, m *machine) *upstreamAt {
 	t.Helper()
-	there, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", m.init))
-	must(t, err)
+	there := value(os.Open(fmt.Sprintf("/proc/%d/ns/net", m.init)))(t)
 	defer there.Close()
-	l, err := listenAt(there)
-	must(t, err)
+	l := value(listenAt(there))(t)
 	u := &upstreamAt{url: "http://" + l.Addr().String()}
 	u.status.Store(http.StatusOK)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
