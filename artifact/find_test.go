@@ -16,8 +16,7 @@ import (
 // A search finds only the files that an import would take: below the roots of the scope, whatever root is within
 // another, not behind a symlink, and not in a folder of the gateway.
 func TestFind(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := value(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range []string{"a/S1.text", "a/deep/er/s1.dat", "a/S2.text", "a/private/S1.txt", "a/open/S1.list", "a/own/S1.db",
 		"b/S1.tab",
 		"elsewhere/S1.other"} {
@@ -67,8 +66,7 @@ func TestImportDirectory(t *testing.T) {
 	store, _ := newStore(t)
 	must(t, errors.Join(os.MkdirAll(dir+"/index/sub", 0o700), os.WriteFile(dir+"/index/a", []byte("one"), 0o600),
 		os.WriteFile(dir+"/index/sub/-b c", nil, 0o600), os.WriteFile(dir+"/index/large", bytes.Repeat([]byte("x"), 1<<20), 0o600)))
-	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{dir, []string{Every}}}, MaxBytes: 2 << 20})
-	must(t, err)
+	im := value(NewImporter(store, ImportPolicy{Roots: []Root{{dir, []string{Every}}}, MaxBytes: 2 << 20}))(t)
 	got, err := im.ImportFolder(t.Context(), dir+"/index", Scope{})
 	if err != nil || got.Type != "DIRECTORY" || got.SizeBytes != 1<<20+3 || got.Label != "index" || len(got.List.Files) != 3 ||
 		!im.IsFolder(dir+"/index", Scope{}) || im.IsFolder(dir+"/index/a", Scope{}) {
@@ -101,10 +99,9 @@ func TestRootsOfProjects(t *testing.T) {
 		put(t, base+"/"+dir+"/f", "data of "+dir)
 	}
 	must(t, os.Symlink(base+"/p", base+"/name"))
-	im, err := NewImporter(s, ImportPolicy{MaxBytes: 100, Roots: []Root{{base + "/p", []string{"proj_P"}},
+	im := value(NewImporter(s, ImportPolicy{MaxBytes: 100, Roots: []Root{{base + "/p", []string{"proj_P"}},
 		{base + "/name", []string{"proj_N"}},
-		{base + "/p/inner", []string{"proj_Q"}}, {base + "/plain", nil}, {base + "/all", []string{Every}}}})
-	must(t, err)
+		{base + "/p/inner", []string{"proj_Q"}}, {base + "/plain", nil}, {base + "/all", []string{Every}}}}))(t)
 	p, q, n, admin := Scope{Project: "proj_P"}, Scope{Project: "proj_Q"}, Scope{Project: "proj_N"}, Scope{Project: "proj_X", Every: true}
 	for path, readers := range map[string][]Scope{
 		"/p/f": {p, n, admin}, "/name/f": {p, n, admin}, "/p/inner/f": {q, admin}, "/name/inner/f": {q, admin}, "/plain/f": {admin},

@@ -26,8 +26,7 @@ func TestImportHanded(t *testing.T) {
 	must(t, unix.Mkfifo(dir+"/pipe", 0o600))
 	opened := func(path string, flags int) *os.File {
 		t.Helper()
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
-		must(t, err)
+		fd := value(unix.Open(path, flags|unix.O_CLOEXEC, 0))(t)
 		f := os.NewFile(uintptr(fd), path)
 		t.Cleanup(func() { f.Close() })
 		return f
@@ -35,8 +34,7 @@ func TestImportHanded(t *testing.T) {
 	good := opened(dir+"/f", unix.O_RDONLY)
 	gone := opened(dir+"/gone", unix.O_RDONLY)
 	must(t, os.Remove(dir+"/gone"))
-	sealed, err := unix.MemfdCreate("f", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	must(t, err)
+	sealed := value(unix.MemfdCreate("f", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	memory := os.NewFile(uintptr(sealed), "memfd")
 	defer memory.Close()
 	_, err = memory.WriteString("anonymous")

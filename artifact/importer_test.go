@@ -71,8 +71,7 @@ func TestImportFileRefuses(t *testing.T) {
 	must(t, os.Symlink("d", root+"/innerdir"))
 	must(t, unix.Mkfifo(root+"/pipe", 0o600))
 	short := t.TempDir()
-	l, err := net.Listen("unix", short+"/s")
-	must(t, err)
+	l := value(net.Listen("unix", short+"/s"))(t)
 	defer l.Close()
 	must(t, os.Rename(short+"/s", root+"/socket"))
 	put(t, root+"x/f", "beside the root, with its name as prefix")
@@ -146,8 +145,7 @@ func TestImportRoots(t *testing.T) {
 	put(t, base+"/real/f", "right")
 	put(t, other+"/f", "wrong")
 	must(t, os.Symlink("real", base+"/root"))
-	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(base + "/root"), MaxBytes: 100})
-	must(t, err)
+	im := value(NewImporter(s, ImportPolicy{Roots: rootsOf(base + "/root"), MaxBytes: 100}))(t)
 	for _, path := range []string{base + "/root/f", base + "/real/f"} {
 		_, err := im.ImportFile(t.Context(), path, inP)
 		must(t, err)
@@ -169,8 +167,7 @@ func TestImportRoots(t *testing.T) {
 	}
 	_, err = NewImporter(s, ImportPolicy{})
 	wantFault(t, err, fault.Validation, ImportSize)
-	none, err := NewImporter(s, ImportPolicy{MaxBytes: 1})
-	must(t, err)
+	none := value(NewImporter(s, ImportPolicy{MaxBytes: 1}))(t)
 	_, err = none.ImportFile(t.Context(), base+"/moved/f", inP)
 	wantFault(t, err, fault.Policy, ImportRoot)
 }

@@ -18,14 +18,12 @@ import (
 // dirty writes a file whose first page is changed in memory and not on the disk. Writing to the memory changes the file.
 func dirty(t *testing.T, name string, content []byte) (memory []byte) {
 	t.Helper()
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-	must(t, err)
+	f := value(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644))(t)
 	defer f.Close()
 	if _, err := f.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	memory, err = unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
+	memory = value(unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { unix.Munmap(memory) })
 	memory[0] = content[0]
 	return memory
@@ -40,9 +38,8 @@ func TestRegisteredStateShowsEveryChange(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	store, _ := newStore(t)
-	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
-		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}})
-	must(t, err)
+	im := value(NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
+		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}}))(t)
 	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
 	all := Scope{Every: true}
 	for _, c := range []struct {
@@ -54,8 +51,7 @@ func TestRegisteredStateShowsEveryChange(t *testing.T) {
 		{"folder", "folder/in it", func() (Registered, error) { return im.RegisterFolder(t.Context(), dir+"/folder", all) }},
 	} {
 		memory := dirty(t, filepath.Join(dir, c.file), bytes.Repeat([]byte("good"), 2048))
-		r, err := c.register()
-		must(t, err)
+		r := value(c.register())(t)
 		if err := im.StillRegistered(t.Context(), filepath.Join(dir, c.name), r.State); err != nil {
 			t.Errorf("an unchanged %s is taken for changed: %v", c.name, err)
 		}
@@ -120,9 +116,8 @@ func TestFolderInPlace(t *testing.T) {
 		write(name, name)
 	}
 	store, _ := newStore(t)
-	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
-		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}})
-	must(t, err)
+	im := value(NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir, Projects: []string{Every}}},
+		MaxBytes: 1 << 20, Types: []string{"UNKNOWN", "DIRECTORY"}}))(t)
 	all := Scope{Every: true}
 	listed := func() string {
 		t.Helper()
@@ -180,8 +175,7 @@ func TestDirectoryBounds(t *testing.T) {
 		list = append(list, tree.File{SHA256: strings.Repeat("a", 64), Size: 4, Path: name})
 	}
 	store, _ := newStore(t)
-	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir}}, MaxBytes: 1 << 20})
-	must(t, err)
+	im := value(NewImporter(store, ImportPolicy{Roots: []Root{{Folder: dir}}, MaxBytes: 1 << 20}))(t)
 	all := Scope{Every: true}
 	for want, b := range map[string]Bounds{"": {Files: 3, Depth: 2, Bytes: 12}, "max_files: at most 2": {Files: 2},
 		"max_depth: at most 1": {Depth: 1}, "max_bytes: at most 11": {Bytes: 11}} {

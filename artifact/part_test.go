@@ -27,8 +27,7 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 	data := whole.Bytes()
 	send := func(owner string, at, to int, size int64) (Imported, error) {
-		im, err := NewImporter(openStore(t, dir), ImportPolicy{MaxBytes: 1 << 30})
-		must(t, err)
+		im := value(NewImporter(openStore(t, dir), ImportPolicy{MaxBytes: 1 << 30}))(t)
 		r := io.Reader(bytes.NewReader(data[at:to]))
 		if to < len(data) {
 			r = io.MultiReader(r, iotest.ErrReader(io.ErrUnexpectedEOF))

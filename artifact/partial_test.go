@@ -46,22 +46,19 @@ func (c cutAfter) Err() error {
 
 func openStore(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := Open(dir)
-	must(t, err)
+	s := value(Open(dir))(t)
 	return s
 }
 
 func importerOf(t *testing.T, s *Store, root string) *Importer {
 	t.Helper()
-	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 1 << 40})
-	must(t, err)
+	im := value(NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 1 << 40}))(t)
 	return im
 }
 
 func parts(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	all, err := filepath.Glob(dir + "/tmp/part-*")
-	must(t, err)
+	all := value(filepath.Glob(dir + "/tmp/part-*"))(t)
 	for _, n := range all {
 		names = append(names, filepath.Base(n))
 	}
@@ -96,8 +93,7 @@ func TestImportGoesOn(t *testing.T) {
 	}
 	must(t, store.Close())
 	store = openStore(t, dir) // another process: what is left is not dropped
-	before, err := os.Stat(dir + "/tmp/" + parts(t, dir)[0])
-	must(t, err)
+	before := value(os.Stat(dir + "/tmp/" + parts(t, dir)[0]))(t)
 	if before.Size() < 20<<20 {
 		t.Fatal("nothing was kept", before.Size())
 	}
@@ -263,8 +259,7 @@ func TestHashingGoesOn(t *testing.T) {
 	for _, p := range parts(t, dir) {
 		f, err := os.OpenFile(dir+"/tmp/"+p, os.O_RDWR, 0)
 		must(t, err)
-		info, err := f.Stat()
-		must(t, err)
+		info := value(f.Stat())(t)
 		_, err = f.WriteAt(make([]byte, 50), max(0, info.Size()-50))
 		must(t, err)
 		f.Close()

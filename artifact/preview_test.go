@@ -62,8 +62,7 @@ func FuzzPreviewText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, maxBytes, maxLines int) {
 		maxBytes, maxLines = maxBytes%10_000, maxLines%10_000
-		p, err := PreviewText(bytes.NewReader(data), int64(len(data)), maxBytes, maxLines)
-		must(t, err)
+		p := value(PreviewText(bytes.NewReader(data), int64(len(data)), maxBytes, maxLines))(t)
 		lines := strings.Count(p.Text, "\n")
 		if p.Text != "" && !strings.HasSuffix(p.Text, "\n") {
 			lines++
@@ -103,10 +102,8 @@ func TestPreviewImage(t *testing.T) {
 	}
 	data := pngOf(t, m)
 	for _, c := range []struct{ edge, limit int }{{512, 1 << 20}, {512, 20_000}, {64, 20_000}, {5000, 10 << 20}, {0, 20_000}} {
-		got, err := preview(t.Context(), data, c.edge, c.limit)
-		must(t, err)
-		back, err := png.Decode(bytes.NewReader(got.PNG))
-		must(t, err)
+		got := value(preview(t.Context(), data, c.edge, c.limit))(t)
+		back := value(png.Decode(bytes.NewReader(got.PNG)))(t)
 		if b := back.Bounds(); len(got.PNG) > c.limit || b.Dx() != got.Width || b.Dy() != got.Height || got.Width > min(900,
 			max(c.edge, leastEdge)) || got.FullWidth != 900 || got.FullHeight != 300 {
 			t.Errorf("%+v: %d × %d of %d × %d in %d bytes", c, got.Width, got.Height, got.FullWidth, got.FullHeight, len(got.PNG))
@@ -120,8 +117,7 @@ func TestPreviewImage(t *testing.T) {
 		for i := 0; i < len(m.Pix); i += 4 {
 			copy(m.Pix[i:], []uint8{want.R, want.G, want.B, want.A})
 		}
-		got, err := preview(t.Context(), pngOf(t, m), 20, 20_000)
-		must(t, err)
+		got := value(preview(t.Context(), pngOf(t, m), 20, 20_000))(t)
 		back, _ := png.Decode(bytes.NewReader(got.PNG))
 		r, g, b, a := back.At(3, 3).RGBA()
 		wr, wg, wb, wa := want.RGBA()

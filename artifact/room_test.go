@@ -63,8 +63,7 @@ func (p *paused) Read(b []byte) (int, error) {
 func TestImportsLeaveTheReserve(t *testing.T) {
 	im, d, storeDir, root := withRoom(t, 1500)
 	put(t, root+"/f", strings.Repeat("x", 600))
-	f, err := os.Open(root + "/f")
-	must(t, err)
+	f := value(os.Open(root + "/f"))(t)
 	defer f.Close()
 	text := strings.Repeat("y", 600)
 	ways := map[string]func(im *Importer) error{

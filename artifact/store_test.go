@@ -26,8 +26,7 @@ import (
 func newStore(t testing.TB) (*Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir)
-	must(t, err)
+	s := value(Open(dir))(t)
 	t.Cleanup(func() { s.Close() })
 	return s, dir
 }
@@ -36,6 +35,15 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }
 
@@ -80,16 +88,14 @@ func TestStore(t *testing.T) {
 	if diff := cmp.Diff([]string{"-r-------- objects/58/" + sum}, listed(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	f, err := s.Open(sum)
-	must(t, err)
+	f := value(s.Open(sum))(t)
 	got, err := io.ReadAll(f)
 	f.Close()
 	if err != nil || string(got) != "hello\n" || !s.Has(sum) {
 		t.Error(string(got), err)
 	}
 	must(t, s.Verify(t.Context(), sum))
-	again, err := Open(dir)
-	must(t, err)
+	again := value(Open(dir))(t)
 	defer again.Close()
 	must(t, again.Verify(t.Context(), sum))
 	empty, size, err := s.Put(t.Context(), strings.NewReader(""), 0)
@@ -108,8 +114,7 @@ func TestDamagedObjectIsMended(t *testing.T) {
 	object := dir + "/objects/" + sum[:2] + "/" + sum
 	number := func() uint64 {
 		t.Helper()
-		info, err := os.Stat(object)
-		must(t, err)
+		info := value(os.Stat(object))(t)
 		return info.Sys().(*syscall.Stat_t).Ino
 	}
 	_, err := im.ImportFile(t.Context(), root+"/original", inP)
@@ -180,8 +185,7 @@ func TestStoreStaleTemp(t *testing.T) {
 	}()
 	_, err := pw.Write([]byte("slow ")) // returns when Put has read it: its temp file exists
 	must(t, err)
-	again, err := Open(dir)
-	must(t, err)
+	again := value(Open(dir))(t)
 	defer again.Close()
 	if got := listed(t, dir); len(got) != 1 || strings.Contains(got[0], "crashed") {
 		t.Error(got)
@@ -277,10 +281,8 @@ func TestPayloads(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "artifact_bytes_missing")
 	s.Consult(ledgered{there: []byte("not here"), bad: []byte("changed"), here: []byte("an object goes first")})
 	for sum, want := range map[string]string{here: "here", there: "not here"} {
-		f, err := s.Open(sum)
-		must(t, err)
-		info, err := f.Stat()
-		must(t, err)
+		f := value(s.Open(sum))(t)
+		info := value(f.Stat())(t)
 		if !info.Mode().IsRegular() || info.Size() != int64(len(want)) {
 			t.Error(info.Mode(), info.Size())
 		}

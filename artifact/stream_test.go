@@ -68,8 +68,7 @@ func TestImportText(t *testing.T) {
 	if err != nil || got.Type != "TEXT" || got.SizeBytes != 6 || got.Label != "text" {
 		t.Error(got, err)
 	}
-	f, err := im.store.Open(got.SHA256)
-	must(t, err)
+	f := value(im.store.Open(got.SHA256))(t)
 	defer f.Close()
 	if b, _ := io.ReadAll(f); string(b) != "hello\n" {
 		t.Error(string(b))
@@ -87,15 +86,13 @@ func TestImportText(t *testing.T) {
 
 func FuzzImportPath(f *testing.F) {
 	dir := f.TempDir()
-	s, err := Open(dir + "/store")
-	must(f, err)
+	s := value(Open(dir + "/store"))(f)
 	root := dir + "/root"
 	for _, err := range []error{os.Mkdir(root, 0o700), os.WriteFile(root+"/f", []byte("fine"), 0o600), os.WriteFile(dir+"/secret",
 		[]byte("secret"), 0o600), os.Symlink(dir, root+"/l")} {
 		must(f, err)
 	}
-	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 100})
-	must(f, err)
+	im := value(NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 100}))(f)
 	for _, s := range []string{"f", "../secret", "l/secret", "./f", "f/", "\x00", "l/root/f", "x\nf", strings.Repeat("a/", 3000)} {
 		f.Add(s)
 	}
@@ -128,8 +125,7 @@ func TestRemove(t *testing.T) {
 	just := func(remove func() error) error { return remove() }
 	remove := func(alone func(func() error) error) bool {
 		t.Helper()
-		gone, err := s.Remove(t.Context(), sum, cutoff, alone)
-		must(t, err)
+		gone := value(s.Remove(t.Context(), sum, cutoff, alone))(t)
 		return gone
 	}
 	if remove(just) {

@@ -22,6 +22,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
 // objects is a store of artifacts.
 type objects map[string][]byte
 
@@ -58,8 +67,7 @@ func made(t testing.TB, argv ...string) (Record, objects) {
 				Command:   plan.Command{Argv: argv, Workdir: plan.Workdir, Env: map[string]string{"LC_ALL": "C", "ODD": "it's $HOME\n\\x"}}},
 			IO: plan.IO{Inputs: []plan.Input{{Role: "reads", ChecksumSHA256: in, DestRelpath: "in/reads one.txt"}},
 				Outputs: []plan.Output{{Role: "n", SrcRelpath: "out/n.txt", Type: "TEXT", Label: "n"}}}}}
-	params, err := p.Canonical()
-	must(t, err)
+	params := value(p.Canonical())(t)
 	policy, pack := []byte(`{"level":"STRICT"}`), []byte(`{"id":"test.count","image":"counter","displayName":"Count"}`)
 	r := Run{ToolID: "test.count", ToolName: "test_count", ToolVersion: "1.2.0", ContractVersion: "v1", PolicyHash: plan.Hash(policy),
 		ParamsHash: plan.Hash(params), PackHash: plan.Hash(pack), Project: p.ProjectID, Site: "lab", Principal: "user:ann", State: "succeeded",
@@ -86,8 +94,7 @@ func made(t testing.TB, argv ...string) (Record, objects) {
 	for i, typ := range []string{"run.created", "run.intent", "run.succeeded"} {
 		e := Event{Seq: int64(10 + i*i), At: r.CreatedAt.UnixMicro() + int64(i), Type: typ, RunID: r.RunID, Data: []byte(fmt.Sprintf(`{"n":%d}`, i)),
 			PrevHash: prev}
-		e.Hash, err = e.Sum()
-		must(t, err)
+		e.Hash = value(e.Sum())(t)
 		events, prev = append(events, e), e.Hash
 	}
 	return Record{Run: r, Exit: exit, Params: params, Policy: policy, Pack: pack, Script: []byte("#!/bin/bash\n"),
@@ -101,9 +108,7 @@ func failed(t testing.TB, r Record) Record {
 	code, n := 3, len(r.Events)-1
 	r.Exit.Attempts[0].Ending, r.Exit.Attempts[0].ExitCode = "tool_failed", &code
 	r.Events[n].Type = "run.failed"
-	var err error
-	r.Events[n].Hash, err = r.Events[n].Sum()
-	must(t, err)
+	r.Events[n].Hash = value(r.Events[n].Sum())(t)
 	return r
 }
 
@@ -113,8 +118,7 @@ func archive(t testing.TB, r Record, store objects, o Options) []byte {
 	if r.Receipt == nil {
 		r = sign(t, r, nil)
 	}
-	a, err := New(r, o, store.open)
-	must(t, err)
+	a := value(New(r, o, store.open))(t)
 	var b bytes.Buffer
 	must(t, a.WriteTo(t.Context(), &b))
 	if int64(b.Len()) != a.Size() {
@@ -132,8 +136,7 @@ func saved(t testing.TB, data []byte) string {
 
 func verify(t testing.TB, name string) Report {
 	t.Helper()
-	rep, err := Verify(t.Context(), name, nil)
-	must(t, err)
+	rep := value(Verify(t.Context(), name, nil))(t)
 	return rep
 }
 
@@ -196,8 +199,7 @@ func TestArchive(t *testing.T) {
 func TestEveryByte(t *testing.T) {
 	r, store := made(t)
 	data := archive(t, r, store, Options{})
-	list, err := readDirectory(bytes.NewReader(data), int64(len(data)))
-	must(t, err)
+	list := value(readDirectory(bytes.NewReader(data), int64(len(data))))(t)
 	inside := map[int64]bool{} // bytes of files that are not tried
 	for _, e := range list {
 		first := e.offset + int64(len(e.local()))

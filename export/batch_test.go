@@ -42,8 +42,7 @@ func batchArchive(t testing.TB, b Batch, records map[string]Record, store object
 		return New(sign(t, clone(records[id]), nil), o, store.open)
 	}
 	secret, _ := signer('k')
-	x, err := NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open)
-	must(t, err)
+	x := value(NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open))(t)
 	var out bytes.Buffer
 	must(t, x.WriteTo(t.Context(), &out))
 	if int64(out.Len()) != x.Size() {
@@ -179,12 +178,10 @@ func TestKeysOfABatch(t *testing.T) {
 			r.Signer = receipt.NewSigner("gw-1", x.inner)
 			return New(r, sharedReads(store), store.open)
 		}
-		a, err := NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open)
-		must(t, err)
+		a := value(NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open))(t)
 		var out bytes.Buffer
 		must(t, a.WriteTo(t.Context(), &out))
-		rep, err := Verify(t.Context(), saved(t, out.Bytes()), []byte(x.keys))
-		must(t, err)
+		rep := value(Verify(t.Context(), saved(t, out.Bytes()), []byte(x.keys)))(t)
 		if text := problems(rep); (text != "") != (x.problem != "") || !strings.Contains(text, x.problem) || rep.Signature.Trusted != rep.OK {
 			t.Errorf("%s: problems %q, trusted %v; want %q", x.what, text, rep.Signature.Trusted, x.problem)
 		}

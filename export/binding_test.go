@@ -49,14 +49,11 @@ func everything(t testing.TB) (Record, objects) {
 // members returns the files of an archive.
 func members(t testing.TB, data []byte) map[string][]byte {
 	t.Helper()
-	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
-	must(t, err)
+	z := value(zip.NewReader(bytes.NewReader(data), int64(len(data))))(t)
 	files := map[string][]byte{}
 	for _, f := range z.File {
-		in, err := f.Open()
-		must(t, err)
-		files[f.Name], err = io.ReadAll(in)
-		must(t, err)
+		in := value(f.Open())(t)
+		files[f.Name] = value(io.ReadAll(in))(t)
 	}
 	return files
 }
@@ -93,8 +90,7 @@ func changesOf(t testing.TB, name string, data []byte) (out []change) {
 		var doc any
 		must(t, json.Unmarshal(data, &doc))
 		for _, c := range append(changesIn(doc, ""), variant{"another form", doc}) {
-			text, err := json.MarshalIndent(c.value, "", "  ")
-			must(t, err)
+			text := value(json.MarshalIndent(c.value, "", "  "))(t)
 			if c.path != "another form" {
 				text = asWritten(name, text)
 			}
@@ -109,8 +105,7 @@ func changesOf(t testing.TB, name string, data []byte) (out []change) {
 		for _, c := range changesIn(list, "") {
 			var b bytes.Buffer
 			for _, doc := range c.value.([]any) {
-				text, err := json.Marshal(doc)
-				must(t, err)
+				text := value(json.Marshal(doc))(t)
 				b.Write(append(text, '\n'))
 			}
 			out = append(out, change{name + ":" + c.path, b.Bytes()})
@@ -306,8 +301,7 @@ func TestEveryField(t *testing.T) {
 		must(t, os.MkdirAll("testdata", 0o755))
 		must(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
+	want := value(os.ReadFile(golden))(t)
 	if got != string(want) {
 		t.Errorf("what only the signature binds changed:\n%s\nwant\n%s", got, want)
 	}
@@ -340,8 +334,7 @@ func TestEveryFieldOfABatch(t *testing.T) {
 			}
 			var doc Batch
 			if name == batchFile && plan.Decode(c.data, &doc) == nil {
-				derived, err := deriveBatch(doc, runs)
-				must(t, err)
+				derived := value(deriveBatch(doc, runs))(t)
 				for _, f := range derived {
 					other[f.name] = f.data
 				}
@@ -373,8 +366,7 @@ func TestUnknownFormats(t *testing.T) {
 			other[readmeFile] = []byte("This run succeeded.\n") // a forgery that the rest of the check would find
 			rep, err := verifyBytes(t, packed(brought(other, manifestFile)))
 			delete(other, signatureFile)
-			unsigned, err2 := verifyBytes(t, packed(brought(other, readmeFile)))
-			must(t, err2)
+			unsigned := value(verifyBytes(t, packed(brought(other, readmeFile))))(t)
 			if err != nil || rep.OK || unsigned.OK || len(unsigned.Problems) > 0 || len(unsigned.NotJudged) != 1 ||
 				!strings.Contains(unsigned.NotJudged[0].Message, "the archive's format is") {
 				t.Errorf("%s with format %s: %v, intact %v and %v, problems %q, not judged %v; want one that cannot be judged", name, format,

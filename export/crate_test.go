@@ -17,8 +17,7 @@ type graph map[string]map[string]any
 
 func crateIn(t *testing.T, dir string) graph {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, crateFile))
-	must(t, err)
+	data := value(os.ReadFile(filepath.Join(dir, crateFile)))(t)
 	var doc struct {
 		Context []string         `json:"@context"`
 		Graph   []map[string]any `json:"@graph"`

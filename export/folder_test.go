@@ -37,8 +37,7 @@ func (o objects) list(t testing.TB, texts map[string]string) (sum string, size i
 func folders(t testing.TB) (Record, objects) {
 	t.Helper()
 	r, store := made(t)
-	p, err := plan.DecodeParams(r.Params)
-	must(t, err)
+	p := value(plan.DecodeParams(r.Params))(t)
 	r.Directories = map[string][]tree.File{}
 	index, size, files := store.list(t, map[string]string{"a.txt": "one\n", "it's x": "two\n", "sub/b.txt": ""})
 	r.Directories[index] = files
@@ -51,8 +50,7 @@ func folders(t testing.TB) (Record, objects) {
 	p.Spec.IO.Outputs = append(p.Spec.IO.Outputs, plan.Output{Role: "report", SrcRelpath: "out/report", Type: plan.Directory, Label: "report"})
 	r.Run.Outputs = append(r.Run.Outputs, Artifact{Role: "report", Relpath: "out/report", ArtifactID: "art_00000000000000000000000006",
 		Type: plan.Directory, Label: "report", SizeBytes: size, SHA256: report})
-	r.Params, err = p.Canonical()
-	must(t, err)
+	r.Params = value(p.Canonical())(t)
 	r.Run.ParamsHash = plan.Hash(r.Params)
 	r.Run.RunID, r.Run.PlanHash = r.Run.identity().RunID(), r.Run.identity().PlanHash()
 	for i := range r.Events {
@@ -61,8 +59,7 @@ func folders(t testing.TB) (Record, objects) {
 		if i > 0 {
 			r.Events[i].PrevHash = r.Events[i-1].Hash
 		}
-		r.Events[i].Hash, err = r.Events[i].Sum()
-		must(t, err)
+		r.Events[i].Hash = value(r.Events[i].Sum())(t)
 	}
 	return r, store
 }
@@ -123,8 +120,7 @@ func TestFolderByReference(t *testing.T) {
 			r, store := folders(t)
 			o := Options{}
 			change(&r, &o)
-			a, err := New(sign(t, r, nil), o, store.open)
-			must(t, err)
+			a := value(New(sign(t, r, nil), o, store.open))(t)
 			if x := a.Run().Outputs[1]; x.File != "" || !strings.Contains(x.Why, why) {
 				t.Errorf("the folder is in the file %q because %q; want no file and %q", x.File, x.Why, why)
 			}

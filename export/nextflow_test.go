@@ -41,14 +41,12 @@ func TestModuleRuns(t *testing.T) {
 	argv := append([]string{"sh", "-c", `printf '%s\0' "$@" "$ODD" "$(cat 'in/reads one.txt')"; exit ${FAIL:-0}`, "x"}, hostile...)
 	want := strings.Join(append(append([]string{}, hostile...), "it's $HOME\n\\x", "ACGT"), "\x00") + "\x00"
 	r, store := made(t, argv...)
-	p, err := plan.DecodeParams(r.Params)
-	must(t, err)
+	p := value(plan.DecodeParams(r.Params))(t)
 	to := "out/n.txt"
 	p.Spec.Execution.Command.Stdout = &to
 	sum := store.add(want)
 	r.Run.Outputs[0].SHA256, r.Run.Outputs[0].SizeBytes = sum, int64(len(want))
-	files, err := module(r.Run, p)
-	must(t, err)
+	files := value(module(r.Run, p))(t)
 	text := string(files["nextflow/main.nf"])
 	if strings.Trim(text, "\n") == "" || strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && (c < ' ' || c > '~') }) {
 		t.Error("the module has more than lines of ASCII")
@@ -75,8 +73,7 @@ func TestModuleRuns(t *testing.T) {
 			t.Errorf("%s: %s", step, out)
 		}
 	}
-	got, err := os.ReadFile(filepath.Join(dir, "out/n.txt"))
-	must(t, err)
+	got := value(os.ReadFile(filepath.Join(dir, "out/n.txt")))(t)
 	if string(got) != want {
 		t.Errorf("the program got\n%q\nwant\n%q", got, want)
 	}

@@ -59,10 +59,8 @@ func sign(t testing.TB, r Record, change func(*receipt.Predicate)) Record {
 	if change != nil {
 		change(&p)
 	}
-	body, err := receipt.Encode(outputs, p)
-	must(t, err)
-	r.Receipt, err = receipt.Wrap(body, key.ID, receipt.Sign(secret, body))
-	must(t, err)
+	body := value(receipt.Encode(outputs, p))(t)
+	r.Receipt = value(receipt.Wrap(body, key.ID, receipt.Sign(secret, body)))(t)
 	return r
 }
 
@@ -74,8 +72,7 @@ func TestSignedArchive(t *testing.T) {
 	_, ours := signer('k')
 	_, other := signer('o')
 	asJSON := func(k receipt.Key) []byte {
-		data, err := document(keysDoc(k))
-		must(t, err)
+		data := value(document(keysDoc(k)))(t)
 		return data
 	}
 	for _, x := range []struct {
@@ -122,8 +119,7 @@ func TestSignedArchive(t *testing.T) {
 			if x.failed {
 				r = failed(t, r)
 			}
-			rep, err := Verify(t.Context(), saved(t, archive(t, sign(t, r, x.change), store, Options{})), x.keys)
-			must(t, err)
+			rep := value(Verify(t.Context(), saved(t, archive(t, sign(t, r, x.change), store, Options{})), x.keys))(t)
 			if found := problems(rep); (found != "") != (x.problem != "") || !strings.Contains(found, x.problem) {
 				t.Errorf("Verify found %q, want %q", found, x.problem)
 			}
@@ -208,8 +204,7 @@ func TestForgedArchive(t *testing.T) {
 				}
 			}
 			relist(files)
-			rep, err := verifyBytes(t, packed(files))
-			must(t, err)
+			rep := value(verifyBytes(t, packed(files)))(t)
 			found := false
 			for _, p := range rep.Problems {
 				found = found || p.File == x.file && strings.Contains(p.Message, x.says)

@@ -23,8 +23,7 @@ func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
 	t.Helper()
 	look := tool("test.look", func(context.Context, Call) (any, error) { return map[string]any{"text": "<a & b>"}, nil })
 	look.SideEffect = Read
-	r, err := NewRegistry(look)
-	must(t, err)
+	r := value(NewRegistry(look))(t)
 	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil)), Aside: Aside{dir,
 		func(_ context.Context, r Record) (bool, error) {
 			j.mu.Lock()
@@ -36,8 +35,7 @@ func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
 func waitingBytes(t testing.TB, dir string) (total int64) {
 	t.Helper()
 	for _, name := range []string{"looks-1.waiting", "looks-2.waiting", "refused.waiting"} {
-		st, err := os.Stat(filepath.Join(dir, name))
-		must(t, err)
+		st := value(os.Stat(filepath.Join(dir, name)))(t)
 		total += st.Size()
 	}
 	return total
@@ -73,8 +71,7 @@ func TestLeftByAKilledProcess(t *testing.T) {
 			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 		}
 		left := copied(t, dir)
-		f, err := os.OpenFile(filepath.Join(left, "looks-1.waiting"), os.O_APPEND|os.O_WRONLY, 0)
-		must(t, err)
+		f := value(os.OpenFile(filepath.Join(left, "looks-1.waiting"), os.O_APPEND|os.O_WRONLY, 0))(t)
 		if _, err := f.WriteString(`{"Chain":"looks","Tool`); err != nil {
 			t.Fatal(err)
 		}
@@ -229,8 +226,7 @@ func TestAsideLine(t *testing.T) {
 		{Chain: Refused, ToolCallID: "y", Count: 7, Event: doc, Payloads: []Payload{{"args", doc, "aa"}, {"result", doc, "bb"}},
 			Provenance: &Provenance{RunID: "run_Y", Identity: doc}},
 	} {
-		line, err := r.line()
-		must(t, err)
+		line := value(r.line())(t)
 		var back Record
 		if err := json.Unmarshal(line, &back); err != nil {
 			t.Fatalf("%v: %s", err, line)

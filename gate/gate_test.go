@@ -58,8 +58,7 @@ func (denyAll) AllowTool(name string) error {
 
 func newGate(t *testing.T, p Policy, h Handler) (*Gate, *book) {
 	t.Helper()
-	r, err := NewRegistry(tool("test.echo", h))
-	must(t, err)
+	r := value(NewRegistry(tool("test.echo", h)))(t)
 	b := &book{}
 	g := New(Config{Registry: r, Policy: p, Journal: b, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	t.Cleanup(g.Close)
@@ -90,8 +89,7 @@ func TestCallAnswers(t *testing.T) {
 	if res.Timing.EndedAt.Before(res.Timing.StartedAt) || res.Timing.StartedAt.IsZero() || res.Timing.StartedAt.Location() != time.UTC {
 		t.Error(res.Timing)
 	}
-	wire, err := json.Marshal(res)
-	must(t, err)
+	wire := value(json.Marshal(res))(t)
 	for _, key := range []string{`"error":null`, `"result_ref":null`, `"artifacts":[]`, `"files":[]`, `"urls":[]`, `"workspace_ids":[]`} {
 		if !strings.Contains(string(wire), key) {
 			t.Errorf("no %s in %s", key, wire)
@@ -251,8 +249,7 @@ func TestKindsInTheEnvelope(t *testing.T) {
 			return nil, fault.New(k, "some_code", "some words").WithNext("do this")
 		})
 		res := call(g, "test.echo", `{"n":1}`)
-		wire, err := json.Marshal(res)
-		must(t, err)
+		wire := value(json.Marshal(res))(t)
 		var back Response
 		must(t, json.Unmarshal(wire, &back))
 		e := back.Error
@@ -274,14 +271,11 @@ func TestKindsInTheEnvelope(t *testing.T) {
 func TestFormats(t *testing.T) {
 	x := tool("test.since", echo)
 	x.Input = json.RawMessage(`{"type":"object","properties":{"since":{"type":"string","format":"date-time"}}}`)
-	r, err := NewRegistry(x)
-	must(t, err)
-	e, err := r.find("test.since")
-	must(t, err)
+	r := value(NewRegistry(x))(t)
+	e := value(r.find("test.since"))(t)
 	for args, good := range map[string]bool{`{"since":"2026-11-21T08:00:00Z"}`: true, `{"since":"yesterday"}`: false,
 		`{"since":"2026-11-21"}`: false} {
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
-		must(t, err)
+		v := value(jsonschema.UnmarshalJSON(strings.NewReader(args)))(t)
 		if err := e.schema.Validate(v); (err == nil) != good {
 			t.Errorf("%s: %v", args, err)
 		}
@@ -289,8 +283,7 @@ func TestFormats(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
-	r, err := NewRegistry(tool("b.two", echo), tool("a.one", echo), tool("a.one.more", echo))
-	must(t, err)
+	r := value(NewRegistry(tool("b.two", echo), tool("a.one", echo), tool("a.one.more", echo)))(t)
 	var ids []string
 	for _, x := range r.List() {
 		ids = append(ids, x.ID)
@@ -332,7 +325,7 @@ func TestRegistry(t *testing.T) {
 // The arguments are read once: a handler gets them canonical and as the value that the schema was checked with. A
 // call is cheap enough for frequent reads.
 func TestReadOnce(t *testing.T) {
-	r, err := NewRegistry(tool("test.echo", func(_ context.Context, c Call) (any, error) {
+	r := value(NewRegistry(tool("test.echo", func(_ context.Context, c Call) (any, error) {
 		again, err := plan.Read(c.Args)
 		if err != nil || !reflect.DeepEqual(again.Value, c.Value) {
 			t.Errorf("%s is not %v (%v)", c.Args, c.Value, err)
@@ -342,20 +335,17 @@ func TestReadOnce(t *testing.T) {
 			t.Error("a key in another case was accepted")
 		}
 		return c.Value, nil
-	}))
-	must(t, err)
+	})))(t)
 	g := New(Config{Registry: r})
 	req := NewRequest("test.echo", "1.2.3", json.RawMessage(` {"n": 1e0} `))
-	raw, err := json.Marshal(req)
-	must(t, err)
+	raw := value(json.Marshal(req))(t)
 	for _, res := range []Response{g.Call(t.Context(), Process(), req), g.CallRaw(t.Context(), Process(), raw)} {
 		if !res.OK || string(res.Result) != `{"n":1}` {
 			t.Errorf("the call returned %s, error %+v; want %s", res.Result, res.Error, `{"n":1}`)
 		}
 	}
 	const most = 340 // it took 373 when the arguments were read seven times
-	quiet, err := NewRegistry(tool("test.echo", echo))
-	must(t, err)
+	quiet := value(NewRegistry(tool("test.echo", echo)))(t)
 	g = New(Config{Registry: quiet})
 	if n := testing.AllocsPerRun(100, func() { g.Call(t.Context(), Process(), req) }); n > most {
 		t.Errorf("%v allocations a call, at most %d", n, most)
@@ -424,8 +414,7 @@ func TestFullJournal(t *testing.T) {
 		h := func(_ context.Context, c Call) (any, error) { reached++; return nil, nil }
 		look := tool("test.look", h)
 		look.SideEffect = Read
-		r, err := NewRegistry(tool("test.echo", h), look)
-		must(t, err)
+		r := value(NewRegistry(tool("test.echo", h), look))(t)
 		s := &stuck{full: true}
 		g := New(Config{Registry: r, Journal: s, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		defer g.Close()
@@ -477,8 +466,7 @@ func TestRedact(t *testing.T) {
 		if c.want == "" {
 			c.want = c.in
 		}
-		in, err := plan.Read([]byte(c.in))
-		must(t, err)
+		in := value(plan.Read([]byte(c.in)))(t)
 		got, _, err := plainGate.redact(document{Doc: in}, true)
 		if err != nil || string(got.Bytes) != c.want {
 			t.Errorf("%s → %s %v", c.in, got.Bytes, err)
@@ -517,12 +505,10 @@ func FuzzRedact(f *testing.F) {
 }
 
 func FuzzCallRaw(f *testing.F) {
-	good, err := json.Marshal(NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`)))
-	must(f, err)
+	good := value(json.Marshal(NewRequest("test.echo", "1.2.3", json.RawMessage(`{"n":1}`))))(f)
 	f.Add(good)
 	f.Add([]byte(`{"tool_call_id":5}`))
-	r, err := NewRegistry(tool("test.echo", echo))
-	must(f, err)
+	r := value(NewRegistry(tool("test.echo", echo)))(f)
 	g := New(Config{Registry: r, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		raw, err := json.Marshal(g.CallRaw(t.Context(), Process(), body))
@@ -639,8 +625,7 @@ func TestScopeFromMemory(t *testing.T) {
 	m := &mindful{ownerless: ownerless{id: id, project: plan.ProjectID("mine")}}
 	x := tool("test.read", func(context.Context, Call) (any, error) { return map[string]any{}, nil })
 	x.Input = json.RawMessage(`{"type":"object"}`)
-	r, err := NewRegistry(x)
-	must(t, err)
+	r := value(NewRegistry(x))(t)
 	g := New(Config{Registry: r, Owners: m})
 	for _, c := range []struct {
 		project, id string
@@ -665,8 +650,7 @@ func TestSupposedScope(t *testing.T) {
 			Capabilities: []string{CapRead}, Bindings: []Transport{Local},
 			Input: json.RawMessage(`{"type":"object"}`), Handle: func(context.Context, Call) (any, error) { return map[string]any{}, nil }}
 	}
-	r, err := NewRegistry(tool("test.write", Write), tool("test.read", Read))
-	must(t, err)
+	r := value(NewRegistry(tool("test.write", Write), tool("test.read", Read)))(t)
 	for _, c := range []struct {
 		principal, project, tool, id string
 		dry, there                   bool
@@ -690,5 +674,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }

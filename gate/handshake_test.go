@@ -17,10 +17,8 @@ import (
 // theirs compiles one definition of what Handshake accepts.
 func theirs(t *testing.T, def string) *jsonschema.Schema {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/handshake.json")
-	must(t, err)
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	must(t, err)
+	raw := value(os.ReadFile("testdata/handshake.json"))(t)
+	doc := value(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	must(t, c.AddResource("urn:handshake", doc))
@@ -29,8 +27,7 @@ func theirs(t *testing.T, def string) *jsonschema.Schema {
 
 func accepts(t *testing.T, s *jsonschema.Schema, raw []byte) error {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	must(t, err)
+	doc := value(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
 	return s.Validate(doc)
 }
 
@@ -174,8 +171,7 @@ func TestHandshakeSuite(t *testing.T) {
 				c.change(&req)
 			}
 			res := w.Gate.Call(context.WithoutCancel(t.Context()), c.who, req)
-			raw, err := json.Marshal(res)
-			must(t, err)
+			raw := value(json.Marshal(res))(t)
 			if err := accepts(t, response, raw); err != nil {
 				t.Errorf("%v\n%s", err, raw)
 			}
@@ -210,5 +206,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }

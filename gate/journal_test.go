@@ -32,8 +32,7 @@ func (p *picky) Record(ctx context.Context, records []Record) error {
 
 func journalGate(t *testing.T, j Journal, log io.Writer, tools ...Tool) *Gate {
 	t.Helper()
-	r, err := NewRegistry(tools...)
-	must(t, err)
+	r := value(NewRegistry(tools...))(t)
 	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil))})
 }
 

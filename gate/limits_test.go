@@ -28,8 +28,7 @@ func limited(t *testing.T, c Config) (g *Gate, release chan struct{}) {
 	})
 	waits.SideEffect = Read
 	works := tool("test.work", func(_ context.Context, c Call) (any, error) { <-release; return c.Args, nil })
-	r, err := NewRegistry(tool("test.echo", echo), waits, works)
-	must(t, err)
+	r := value(NewRegistry(tool("test.echo", echo), waits, works))(t)
 	c.Registry = r
 	g = New(c)
 	t.Cleanup(g.Close)
@@ -114,8 +113,7 @@ func TestWaitsForAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flights
 		who, waits := Process(), NewCounter(2)
-		leave, err := f.enter(t.Context(), who, "key", waits)
-		must(t, err)
+		leave := value(f.enter(t.Context(), who, "key", waits))(t)
 		for range 2 {
 			go func() {
 				leave, err := f.enter(t.Context(), who, "key", waits)
@@ -251,8 +249,7 @@ func TestPreviewsAreLimited(t *testing.T) {
 		}
 		text, table := tool("test.text", reads), tool("test.table", reads)
 		text.Work, table.Work = Preview, Preview
-		r, err := NewRegistry(tool("test.echo", echo), text, table)
-		must(t, err)
+		r := value(NewRegistry(tool("test.echo", echo), text, table))(t)
 		g := New(Config{Registry: r, Limits: Limits{Previews: 4, PreviewsPerCaller: 2}})
 		defer g.Close()
 		mine := []chan Response{calls(g, 20, "a", "test.text"), calls(g, 20, "a", "test.table")}
@@ -288,8 +285,7 @@ func TestCostlyWorkRests(t *testing.T) {
 		l := &limiter{all: NewTurns(0, 0), tool: map[string][]*Turns{"x": {{n: 2, share: 1, rests: true, callers: map[string]*queue{}}}}}
 		took := func(name string, work time.Duration) time.Duration {
 			began := time.Now()
-			s, err := l.take(t.Context(), Caller{Principal: Principal{ID: name}}, "x")
-			must(t, err)
+			s := value(l.take(t.Context(), Caller{Principal: Principal{ID: name}}, "x"))(t)
 			waited := time.Since(began)
 			time.Sleep(work)
 			s.release()

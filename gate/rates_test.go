@@ -24,8 +24,7 @@ func TestRecordsOfACaller(t *testing.T) {
 	read := tool("test.read", echo)
 	read.SideEffect, read.Bindings = Read, []Transport{Local}
 	same := tool("test.same", func(context.Context, Call) (any, error) { return unchanged{}, nil })
-	r, err := NewRegistry(tool("test.echo", echo), read, same)
-	must(t, err)
+	r := value(NewRegistry(tool("test.echo", echo), read, same))(t)
 	now := time.Unix(1_800_000_000, 0)
 	g := New(Config{Registry: r, Limits: Limits{Records: Allowance{PerMinute: 3, PerDay: 5}}, Now: func() time.Time { return now }})
 	defer g.Close()
@@ -80,8 +79,7 @@ func TestMemoryOfCalls(t *testing.T) {
 			ctx, release := m.hold(t.Context(), caller)
 			return release, Hold(ctx, bytes)
 		}
-		first, err := hold("ana", 30)
-		must(t, err)
+		first := value(hold("ana", 30))(t)
 		if _, err := hold("ana", 30); fault.CodeOf(err) != "too_much_memory" || !fault.KindOf(err).Retryable() {
 			t.Errorf("a second call of a caller that holds 30 of its 50 gets %v for 30 more, want too_much_memory", err)
 		}
@@ -178,10 +176,8 @@ func FuzzFits(f *testing.F) {
 		`{"a":"ab","f":1,"any":"x"}`, `{"a":"ab","f":1,"any":2}`, `{"a":"ab","f":1,"any":3}`, `{"a":"ab","f":1,"by":{"x":"y","own":1}}`, `{"a":"ab","f":1,"by":{"x":1}}`, `{"a":"ab","f":1,"c":["k"]}`, `{"f":1}`, `[]`, `null`, `1e300`} {
 		f.Add(doc)
 	}
-	own, err := compileAll([]byte(fitSchema), "")
-	must(f, err)
-	envelope, err := compileEnvelopes()
-	must(f, err)
+	own := value(compileAll([]byte(fitSchema), ""))(f)
+	envelope := value(compileEnvelopes())(f)
 	all := append(own, envelope.request, envelope.response, envelope.event)
 	for i, s := range all {
 		if !s.quick {

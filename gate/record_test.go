@@ -26,8 +26,7 @@ type eventFields struct {
 // recorded makes a call of a gate with these tools, and returns its record and those members of the record's event.
 func recorded(t *testing.T, p Policy, who Caller, req Request, tools ...Tool) (Record, eventFields) {
 	t.Helper()
-	r, err := NewRegistry(tools...)
-	must(t, err)
+	r := value(NewRegistry(tools...))(t)
 	b := &book{}
 	g := New(Config{Registry: r, Policy: p, Journal: b})
 	g.Call(context.Background(), who, req)
@@ -137,8 +136,7 @@ func TestSecretInTheActor(t *testing.T) {
 	agent, session := "agent "+secret, "session "+secret
 	req.Actor.AgentID, req.Actor.ModelID, req.SessionID = &agent, &agent, &session
 	r, _ := recorded(t, nil, Process(), req, x)
-	seen, err := json.Marshal(got)
-	must(t, err)
+	seen := value(json.Marshal(got))(t)
 	if strings.Contains(string(seen), secret) || strings.Contains(string(r.Event), secret) {
 		t.Errorf("the handler got %s, the record has %s; want no secret in either", seen, r.Event)
 	}
@@ -195,8 +193,7 @@ func TestResponsesAreChecked(t *testing.T) {
 //
 // proves ARC-01
 func TestConceal(t *testing.T) {
-	r, err := NewRegistry()
-	must(t, err)
+	r := value(NewRegistry())(t)
 	r.Conceal(map[string]string{"/var/lib/sg": "[state_dir]", "/var/lib/sg/artifacts": "[artifact_dir]", "/shared/runs": "[runs_dir]",
 		"": "[none]"})
 	const text = "free space below /var/lib/sg; /var/lib/sg/artifacts/objects and /shared/runs/run_X/a1/ctl/claim"

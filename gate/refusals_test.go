@@ -113,8 +113,7 @@ func strangersAndAFullJournal(t *testing.T) {
 // envelope returns a valid envelope for a tool.
 func envelope(t *testing.T, toolID string) []byte {
 	t.Helper()
-	b, err := json.Marshal(NewRequest(toolID, "1.2.3", json.RawMessage("{}")))
-	must(t, err)
+	b := value(json.Marshal(NewRequest(toolID, "1.2.3", json.RawMessage("{}"))))(t)
 	return b
 }
 
@@ -246,8 +245,7 @@ func TestStartIsJudged(t *testing.T) {
 			return call.Args, nil
 		})
 		x.Starts = func(context.Context, Call) ([]string, error) { return c.names, nil }
-		r, err := NewRegistry(x)
-		must(t, err)
+		r := value(NewRegistry(x))(t)
 		g := New(Config{Registry: r, Policy: c.policy, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}) // no approval can be requested
 		code := ""
 		if res := call(g, "test.echo", `{"n":1}`); res.Error != nil {
@@ -273,8 +271,7 @@ func TestManyViolations(t *testing.T) {
 	}
 	for name, doc := range map[string]map[string]any{"keys": unknown, "long keys": {strings.Repeat("k", 900_000): 1},
 		"nested": {"actor": nested}} {
-		raw, err := json.Marshal(doc)
-		must(t, err)
+		raw := value(json.Marshal(doc))(t)
 		res := g.CallRaw(t.Context(), Process(), raw)
 		answer, err := json.Marshal(res)
 		if err != nil || res.Error == nil || len(answer) > 16<<10 {

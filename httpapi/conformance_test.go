@@ -77,10 +77,9 @@ func TestConformance(t *testing.T) {
 func TestConformancePort(t *testing.T) {
 	conformance.RunFace(t, gate.Other, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
 		stopping := make(chan struct{})
-		port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 64}},
+		port := value(Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 64}},
 			Handler(Config{Gate: g, Contents: folder(t.TempDir()),
-				Auth: named{}}, stopping), sync.OnceFunc(func() { close(stopping) }), quiet)
-		must(t, err)
+				Auth: named{}}, stopping), sync.OnceFunc(func() { close(stopping) }), quiet))(t)
 		t.Cleanup(func() { port.Shutdown(context.Background()) })
 		return overHTTP{&http.Client{Transport: &http.Transport{}}, "http://" + port.Addr(), who}
 	})

@@ -241,8 +241,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	client := &http.Client{Transport: transport}
 	answer, open, began := "", true, time.Now()
 	for answer == "" && open { // the flood's connections stay open until its end: another user still has room
-		res, err := client.Get("http://gateway/")
-		must(t, err)
+		res := value(client.Get("http://gateway/"))(t)
 		res.Body.Close()
 		select {
 		case answer, open = <-flood:
@@ -288,12 +287,10 @@ func TestAcceptDoesNotWaitForADirectory(t *testing.T) {
 		}
 		return fault.New(fault.Transport, "groups_unknown", "the groups cannot be looked up now").WithRetry(5)
 	}
-	r, err := gate.NewRegistry()
-	must(t, err)
+	r := value(gate.NewRegistry())(t)
 	face := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Admit: admit}, nil)
-	s, err := Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 64, PerAddress: 8},
-		Known: func(int) bool { return true }}, face, func() {}, quiet)
-	must(t, err)
+	s := value(Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 64, PerAddress: 8},
+		Known: func(int) bool { return true }}, face, func() {}, quiet))(t)
 	defer s.Shutdown(context.Background())
 	flood := make(chan string)
 	go func() {

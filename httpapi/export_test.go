@@ -99,15 +99,13 @@ func TestClientExport(t *testing.T) {
 		problem(w, fault.New(fault.Conflict, "run_not_over", "the run is not over"))
 	})
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	must(t, err)
+	l := value(net.Listen("unix", socket))(t)
 	s := httptest.NewUnstartedServer(answers)
 	s.Listener.Close()
 	s.Listener = l
 	s.Start()
 	defer s.Close()
-	c, err := Dial(t.Context(), socket)
-	must(t, err)
+	c := value(Dial(t.Context(), socket))(t)
 	for _, x := range []struct{ run, code, text string }{{"whole", "", "PK..."}, {"cut", "export_cut_off", "PK..."},
 		{"open", "run_not_over", ""}} {
 		var b strings.Builder

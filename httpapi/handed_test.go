@@ -24,8 +24,7 @@ func TestHandedFile(t *testing.T) {
 	c := dial(t, path)
 	file := filepath.Join(t.TempDir(), "f")
 	must(t, os.WriteFile(file, []byte("what only its owner reads"), 0o600))
-	f, err := os.Open(file)
-	must(t, err)
+	f := value(os.Open(file))(t)
 	defer f.Close()
 	big := json.RawMessage(`{"pad":"` + strings.Repeat("x", 30_000) + `"}`) // more than one buffer
 	for _, args := range []json.RawMessage{json.RawMessage(`{}`), big} {
@@ -61,12 +60,10 @@ func TestDescriptorsThatNobodyAwaits(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	must(t, os.WriteFile(file, []byte("x"), 0o600))
-	f, err := os.Open(file)
-	must(t, err)
+	f := value(os.Open(file))(t)
 	defer f.Close()
 	own := descriptorsOf(dir)
-	envelope, err := json.Marshal(gate.NewRequest("test.file", "1.0.0", json.RawMessage(`{}`)))
-	must(t, err)
+	envelope := value(json.Marshal(gate.NewRequest("test.file", "1.0.0", json.RawMessage(`{}`))))(t)
 	announced := fmt.Sprintf("POST /v1/tool-calls HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n%s: 1\r\nContent-Length: %d\r\n",
 		handedHeader, len(envelope))
 	plain := strings.Replace(announced, handedHeader, "X-Other", 1)
@@ -90,8 +87,7 @@ func TestDescriptorsThatNobodyAwaits(t *testing.T) {
 		"not announced":       {plain, many, true, many, many, 400},
 		"in the next request": {announced, nil, true, many[:1], many, 200},
 	} {
-		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-		must(t, err)
+		c := value(net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"}))(t)
 		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 		send := func(text string, fds []int) {
 			t.Helper()

@@ -113,8 +113,7 @@ func serve(t *testing.T) (path string, s *Server) {
 
 func dial(t *testing.T, path string) *Client {
 	t.Helper()
-	c, err := Dial(t.Context(), path)
-	must(t, err)
+	c := value(Dial(t.Context(), path))(t)
 	return c
 }
 
@@ -140,8 +139,7 @@ func TestSocket(t *testing.T) {
 // shortFolder returns a folder for a socket, whose path must be short.
 func shortFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sg")
-	must(t, err)
+	dir := value(os.MkdirTemp("", "sg"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -202,8 +200,7 @@ func TestSocketPathIsTaken(t *testing.T) {
 			dir := shortFolder(t)
 			path := filepath.Join(dir, name)
 			must(t, leave(path))
-			before, err := os.Lstat(path)
-			must(t, err)
+			before := value(os.Lstat(path))(t)
 			s, err := Listen(SocketConfig{Path: filepath.Join(dir, "s"), Mode: 0o600}, http.NotFoundHandler(), func() {}, quiet)
 			if err == nil {
 				s.Shutdown(t.Context())
@@ -301,8 +298,7 @@ func TestBadEnvelopes(t *testing.T) {
 	path, _ := serve(t)
 	c := dial(t, path)
 	for body, want := range map[string]int{"{": 400, `{"args":"` + strings.Repeat("x", maxRequestBytes) + `"}`: 413} {
-		res, err := c.http.Post("http://gateway/v1/tool-calls", "application/json", strings.NewReader(body))
-		must(t, err)
+		res := value(c.http.Post("http://gateway/v1/tool-calls", "application/json", strings.NewReader(body)))(t)
 		res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("POST /v1/tool-calls of %d bytes that are no envelope has status %d, want %d", len(body), res.StatusCode, want)
@@ -322,8 +318,7 @@ func TestContent(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	res, err := c.http.Get("http://gateway/v1/artifacts/art_1/content")
-	must(t, err)
+	res := value(c.http.Get("http://gateway/v1/artifacts/art_1/content"))(t)
 	defer res.Body.Close()
 	if res.Header.Get("Content-Type") != "application/octet-stream" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Error(res.Header)
@@ -367,8 +362,7 @@ func TestBundle(t *testing.T) {
 // A caller is known by its token, else by the kernel's word about the peer; a token that is not good is not made up for by the peer.
 func TestCallers(t *testing.T) {
 	path, _ := serve(t)
-	conn, err := net.Dial("unix", path)
-	must(t, err)
+	conn := value(net.Dial("unix", path))(t)
 	defer conn.Close()
 	if uid, pid, err := peer(conn.(*net.UnixConn)); err != nil || uid != os.Getuid() || pid != os.Getpid() {
 		t.Error(uid, pid, err)
@@ -382,8 +376,7 @@ func TestCallers(t *testing.T) {
 		if header != "" {
 			req.Header.Set("Authorization", header)
 		}
-		res, err := c.http.Do(req)
-		must(t, err)
+		res := value(c.http.Do(req))(t)
 		res.Body.Close()
 		if res.StatusCode != status || (status == 401) != (res.Header.Get("WWW-Authenticate") != "") {
 			t.Errorf("%q: %d %v", header, res.StatusCode, res.Header)
@@ -396,5 +389,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }

@@ -69,8 +69,7 @@ func newContract(t testing.TB, next http.RoundTripper) *contract {
 	c := &contract{t: t, next: next, schemas: jsonschema.NewCompiler(), seen: map[string]bool{}}
 	text := documentOf(t)
 	must(t, json.Unmarshal(text, &c.doc))
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	must(t, err)
+	doc := value(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	c.schemas.DefaultDraft(jsonschema.Draft2020)
 	c.schemas.AssertFormat()
 	must(t, c.schemas.AddResource("openapi:", doc))
@@ -89,10 +88,8 @@ func documentOf(t testing.TB) []byte {
 	for _, o := range new(app.Gateway).Operations() {
 		list = append(list, o.Tool())
 	}
-	r, err := gate.NewRegistry(list...)
-	must(t, err)
-	text, err := Document(r)
-	must(t, err)
+	r := value(gate.NewRegistry(list...))(t)
+	text := value(Document(r))(t)
 	return text
 }
 

@@ -111,8 +111,7 @@ type obj = map[string]any
 // asJSON returns a value as a program reads it from JSON.
 func asJSON(t testing.TB, v any) (out any) {
 	t.Helper()
-	b, err := json.Marshal(v)
-	must(t, err)
+	b := value(json.Marshal(v))(t)
 	must(t, json.Unmarshal(b, &out))
 	return out
 }
@@ -238,8 +237,7 @@ func deskOver(t *testing.T, p *pipes, l Limits, streams int) *desk {
 	d.export = func(_ context.Context, a ExportArgs) (Archive, error) {
 		return boxed{args: a, size: 5, text: "PK..."}, nil
 	}
-	r, err := gate.NewRegistry(d.tools()...)
-	must(t, err)
+	r := value(gate.NewRegistry(d.tools()...))(t)
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, sum), []byte(strings.Repeat("hello\n", 100_000)), 0o600))
 	stopping := make(chan struct{})
@@ -271,11 +269,9 @@ func deskOver(t *testing.T, p *pipes, l Limits, streams int) *desk {
 		d.port = start(&door{Listener: p, conns: newConns(l)}, doors(c, p.Addr().String())(h), end, quiet)
 		d.dial = func() net.Conn { return p.dial(t) }
 	} else {
-		d.port, err = Serve(c, h, end, quiet)
-		must(t, err)
+		d.port = value(Serve(c, h, end, quiet))(t)
 		d.dial = func() net.Conn {
-			conn, err := net.Dial("tcp", d.port.Addr())
-			must(t, err)
+			conn := value(net.Dial("tcp", d.port.Addr()))(t)
 			t.Cleanup(func() { conn.Close() })
 			return conn
 		}
@@ -315,8 +311,7 @@ func (d *desk) send(what, body string, headers ...string) reply {
 	if body != "" {
 		r = strings.NewReader(body)
 	}
-	req, err := http.NewRequest(method, d.url(path), r)
-	must(d.t, err)
+	req := value(http.NewRequest(method, d.url(path), r))(d.t)
 	req.Header.Set("Authorization", "Bearer all")
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -331,11 +326,9 @@ func (d *desk) send(what, body string, headers ...string) reply {
 			req.Host = value
 		}
 	}
-	res, err := d.client.Do(req)
-	must(d.t, err)
+	res := value(d.client.Do(req))(d.t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	must(d.t, err)
+	b := value(io.ReadAll(res.Body))(d.t)
 	return reply{res.StatusCode, res.Header, b}
 }
 
@@ -721,12 +714,10 @@ func TestEvents(t *testing.T) {
 	d.mu.Lock()
 	d.over = false
 	d.mu.Unlock()
-	req, err := http.NewRequest("GET", d.url("/v1/runs/"+runA+"/events"), nil)
-	must(t, err)
+	req := value(http.NewRequest("GET", d.url("/v1/runs/"+runA+"/events"), nil))(t)
 	req.Header.Set("Authorization", "Bearer all")
 	req.Header.Set("Accept", "text/event-stream")
-	stream, err := d.client.Do(req)
-	must(t, err)
+	stream := value(d.client.Do(req))(t)
 	defer stream.Body.Close()
 	d.contract.next.(*http.Transport).CloseIdleConnections() // net/http waits 5 s for one that was dialled in vain and has sent nothing
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -821,15 +812,13 @@ func FuzzArguments(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		req, err := http.NewRequest("GET", "http://x/", nil)
-		must(t, err)
+		req := value(http.NewRequest("GET", "http://x/", nil))(t)
 		req.URL.RawQuery = query
 		args, err := arguments(req.URL, map[string]string{"limit": integerType, "cursor": textType})
 		if err != nil {
 			return
 		}
-		raw, err := json.Marshal(args)
-		must(t, err)
+		raw := value(json.Marshal(args))(t)
 		if _, err := plan.Canonical(raw); err != nil && !strings.Contains(query, "%") && strings.ToValidUTF8(query, "") == query {
 			t.Errorf("%q: %s: %v", query, raw, err)
 		}

@@ -29,15 +29,13 @@ func (n *notebook) Record(_ context.Context, r []gate.Record) error {
 //
 // proves HTC-08
 func TestRefusedRequestsAreRecorded(t *testing.T) {
-	r, err := gate.NewRegistry()
-	must(t, err)
+	r := value(gate.NewRegistry())(t)
 	book := &notebook{}
 	g := gate.New(gate.Config{Registry: r, Journal: book})
 	stopping := make(chan struct{})
-	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}, Refused: RefuseAtTheDoor(g)},
+	p := value(Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}, Refused: RefuseAtTheDoor(g)},
 		Handler(Config{Gate: g, Auth: tokens{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
-		quiet)
-	must(t, err)
+		quiet))(t)
 	type sent struct{ what, body, token, host, principal, tool, transport, code string }
 	const nobody = "unauthenticated@127.0.0.1"
 	cases := []sent{
@@ -55,8 +53,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	}
 	for _, c := range cases {
 		method, path, _ := strings.Cut(c.what, " ")
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.Addr()+path, strings.NewReader(c.body))
-		must(t, err)
+		req := value(http.NewRequestWithContext(t.Context(), method, "http://"+p.Addr()+path, strings.NewReader(c.body)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		if c.token != "" {
 			req.Header.Set("Authorization", "Bearer "+c.token)
@@ -150,20 +147,16 @@ func (w watched) Bearer(ctx context.Context, token string) (gate.Principal, erro
 // A proxy sends the requests of many over one connection. A failed login that is answered late does not spoil it for the others: their
 // requests would begin with a context that has ended.
 func TestFailedLoginsLeaveTheConnectionWhole(t *testing.T) {
-	r, err := gate.NewRegistry()
-	must(t, err)
+	r := value(gate.NewRegistry())(t)
 	auth := watched{seen: make(chan error, 1)}
 	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: auth, Contents: folder(t.TempDir())}, nil)
-	port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}}, h, func() {}, quiet)
-	must(t, err)
+	port := value(Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}}, h, func() {}, quiet))(t)
 	t.Cleanup(func() { port.Shutdown(context.Background()) })
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	get := func(token string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+port.Addr()+"/v1/tools", nil)
-		must(t, err)
+		req := value(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+port.Addr()+"/v1/tools", nil))(t)
 		req.Header.Set("Authorization", "Bearer "+token)
-		res, err := client.Do(req)
-		must(t, err)
+		res := value(client.Do(req))(t)
 		if _, err := io.Copy(io.Discard, res.Body); err != nil { // so that the connection is used again
 			t.Error(err)
 		}

@@ -46,9 +46,7 @@ func newRelayed(t *testing.T) *relayed {
 		}
 		io.WriteString(w, "old")
 	})
-	var err error
-	r.Server, err = Listen(SocketConfig{Path: r.path, Mode: 0o600}, old, func() {}, quiet)
-	must(t, err)
+	r.Server = value(Listen(SocketConfig{Path: r.path, Mode: 0o600}, old, func() {}, quiet))(t)
 	r.client = &http.Client{Transport: overUnix(r.path)}
 	t.Cleanup(func() {
 		r.client.CloseIdleConnections()

@@ -51,7 +51,7 @@ func paceServer(t *testing.T, read *error) *pipes {
 			Availability: gate.OfflineOK, Capabilities: []string{gate.CapGateway},
 			Bindings: []gate.Transport{gate.Other}, Timeout: time.Hour, Input: json.RawMessage(input), Handle: h}
 	}
-	r, err := gate.NewRegistry(
+	r := value(gate.NewRegistry(
 		made("artifact.import", gate.Write, `{"type":"object"}`, func(_ context.Context, c gate.Call) (any, error) {
 			b, err := io.ReadAll(c.Caller.Body)
 			*read = err
@@ -59,8 +59,7 @@ func paceServer(t *testing.T, read *error) *pipes {
 		}),
 		made("artifact.get", gate.Read, `{"type":"object"}`, func(context.Context, gate.Call) (any, error) {
 			return map[string]any{"artifact_id": artA, "checksum_sha256": sum}, nil
-		}))
-	must(t, err)
+		})))(t)
 	p := newPipes()
 	srv := &http.Server{Handler: Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(contents)}, nil)}
 	go srv.Serve(p)
@@ -126,8 +125,7 @@ func TestStalledDownload(t *testing.T) {
 			conn := paceServer(t, &read).dial(t)
 			fmt.Fprintf(conn, "GET /v1/artifacts/%s/content HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nConnection: close\r\n\r\n", artA)
 			buf := make([]byte, 4096)
-			n, err := conn.Read(buf)
-			must(t, err)
+			n := value(conn.Read(buf))(t)
 			time.Sleep(c.pause)
 			rest, _ := io.Copy(io.Discard, conn)
 			if whole := int64(n)+rest > 1<<20; whole != c.whole {
@@ -151,8 +149,7 @@ func TestUploadReplaced(t *testing.T) {
 		}
 		status := func(conn net.Conn, want int, code string) {
 			t.Helper()
-			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			must(t, err)
+			res := value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 			if body, _ := io.ReadAll(res.Body); res.StatusCode != want || !strings.Contains(string(body), code) {
 				t.Errorf("%d %s, want %d %s", res.StatusCode, body, want, code)
 			}

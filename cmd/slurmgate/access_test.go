@@ -13,8 +13,7 @@ import (
 //
 // proves CARD-01
 func TestAccessIsChecked(t *testing.T) {
-	text, err := os.ReadFile("../../site-configs/template.yaml")
-	must(t, err)
+	text := value(os.ReadFile("../../site-configs/template.yaml"))(t)
 	good := strings.Replace(string(text), "\n  peers: []\n", `
   peers:
     - user: root
@@ -60,8 +59,7 @@ func TestAccessIsChecked(t *testing.T) {
 
 // An entry names a user or a group, in a form that can be looked up.
 func TestPeerEntries(t *testing.T) {
-	text, err := os.ReadFile("../../site-configs/template.yaml")
-	must(t, err)
+	text := value(os.ReadFile("../../site-configs/template.yaml"))(t)
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for entry, want := range map[string]string{"": "access.peers[0]: neither is set",
 		"user: root, group: daemon,": "access.peers[0]: both are set",
@@ -83,8 +81,7 @@ func TestPeerEntries(t *testing.T) {
 //
 // proves SITE-08
 func TestUnixUserTables(t *testing.T) {
-	text, err := os.ReadFile("../../site-configs/template.yaml")
-	must(t, err)
+	text := value(os.ReadFile("../../site-configs/template.yaml"))(t)
 	dir := t.TempDir()
 	users := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)

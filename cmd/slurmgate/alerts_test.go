@@ -33,8 +33,7 @@ type alert struct {
 
 func alerts(t *testing.T) (list []alert) {
 	t.Helper()
-	data, err := os.ReadFile(rulesFile)
-	must(t, err)
+	data := value(os.ReadFile(rulesFile))(t)
 	var f struct {
 		Groups []struct{ Rules []alert }
 	}
@@ -48,8 +47,7 @@ func alerts(t *testing.T) (list []alert) {
 // dashboard lists the expressions of the dashboard.
 func dashboard(t *testing.T) (exprs []string) {
 	t.Helper()
-	data, err := os.ReadFile(dashboardFile)
-	must(t, err)
+	data := value(os.ReadFile(dashboardFile))(t)
 	var d struct {
 		Panels []struct {
 			Targets []struct{ Expr string }
@@ -70,8 +68,7 @@ func scrape(t *testing.T) map[string]string {
 	s, file := plainSite(t)
 	id := artifactIn(t, s, "hello\n")
 	must(t, markBackup(s.Gateway.StateDir, lastBackup{At: time.Now().Add(-time.Hour)}))
-	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-	must(t, err)
+	g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 	defer g.Close()
 	if code, _, said := verb(t, "--site", file, "artifact", "get", id); code != 0 {
 		t.Fatal(said)
@@ -150,8 +147,7 @@ func TestAlertsNameWhatExists(t *testing.T) {
 	if used < 40 {
 		t.Errorf("only %d names were found", used)
 	}
-	manual, err := os.ReadFile("../../docs/run/operations.md")
-	must(t, err)
+	manual := value(os.ReadFile("../../docs/run/operations.md"))(t)
 	anchors := map[string]bool{}
 	for _, line := range strings.Split(string(manual), "\n") {
 		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "##") {
@@ -207,12 +203,10 @@ var planted = map[string]map[string]string{
 // proves OPS-03
 // slow: plays hours of metrics into Prometheus
 func TestAlertsFire(t *testing.T) {
-	out, err := exec.Command("../../scripts/promtool").Output()
-	must(t, err)
+	out := value(exec.Command("../../scripts/promtool").Output())(t)
 	promtool := strings.TrimSpace(string(out))
 	dir := t.TempDir()
-	rules, err := filepath.Abs(rulesFile)
-	must(t, err)
+	rules := value(filepath.Abs(rulesFile))(t)
 
 	base := map[string]string{`up{job="slurmgate"}`: "1"}
 	page := scrape(t)
@@ -272,8 +266,7 @@ func TestAlertsFire(t *testing.T) {
 		t.Errorf("situations %v", slices.Sorted(maps.Keys(planted)))
 	}
 	write := func(name string, v any) string {
-		data, err := yaml.Marshal(v)
-		must(t, err)
+		data := value(yaml.Marshal(v))(t)
 		path := filepath.Join(dir, name)
 		must(t, os.WriteFile(path, data, 0o600))
 		return path

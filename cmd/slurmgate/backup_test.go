@@ -48,8 +48,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	}
 	id := artifactIn(t, s, "hello\n")
 
-	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-	must(t, err)
+	g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 	code, out, said := verb(t, "--site", file, "--json", "backup", dir)
 	if code != 0 || said != "" {
 		t.Fatal(code, said)
@@ -118,8 +117,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	for _, name := range below(t, other.Gateway.StateDir) {
 		must(t, os.Lchown(name, 0, 0))
 	}
-	g, err = openGateway(t.Context(), &other, toLook, quiet(), nil)
-	must(t, err)
+	g = value(openGateway(t.Context(), &other, toLook, quiet(), nil))(t)
 	defer g.Close()
 	must(t, g.app.Ledger.Integrity(t.Context()))
 	if _, err := g.app.Ledger.Artifact(t.Context(), id); err != nil {

@@ -61,10 +61,8 @@ func echoing(t *testing.T) *echo {
 		x.Handle, x.DryRun, x.Starts, x.Covers, x.Names = handle, handle, nil, nil, nil
 		e.tools[x.ID], list = x, append(list, x)
 	}
-	r, err := gate.NewRegistry(list...)
-	must(t, err)
-	text, err := httpapi.Document(r)
-	must(t, err)
+	r := value(gate.NewRegistry(list...))(t)
+	text := value(httpapi.Document(r))(t)
 	must(t, json.Unmarshal(text, &e.doc))
 	e.Handler = httpapi.Handler(httpapi.Config{Gate: gate.New(gate.Config{Registry: r}), Auth: anyone{},
 		Events: func(context.Context, string, int64) ([]httpapi.Event, bool, error) { return nil, true, nil },
@@ -94,8 +92,7 @@ func (e *echo) call(t *testing.T, r httpapi.Route, args map[string]any) (got *ga
 	var body io.Reader
 	typ := "application/json"
 	if r.Method == http.MethodPost && r.Operation != "secret.erase" {
-		b, err := json.Marshal(args)
-		must(t, err)
+		b := value(json.Marshal(args))(t)
 		body = bytes.NewReader(b)
 	} else {
 		typ = "application/octet-stream"
@@ -220,8 +217,7 @@ func hasArgument(t *testing.T, args json.RawMessage, name string, want any) bool
 	t.Helper()
 	var got map[string]json.RawMessage
 	must(t, json.Unmarshal(args, &got))
-	text, err := json.Marshal(want)
-	must(t, err)
+	text := value(json.Marshal(want))(t)
 	return string(got[name]) == string(text)
 }
 
@@ -404,8 +400,7 @@ var otherVerbs = []string{"adapter", "batch collect", "batch wait", "cancel-all"
 //
 // proves HTC-05 HTC-06
 func TestShellTakesWhatTheRegistryTakes(t *testing.T) {
-	parser, err := kong.New(&commands{}, kong.Name("slurmgate"))
-	must(t, err)
+	parser := value(kong.New(&commands{}, kong.Name("slurmgate")))(t)
 	verbs := map[string]map[string]*kong.Value{}
 	for _, leaf := range parser.Model.Leaves(false) {
 		values := map[string]*kong.Value{}

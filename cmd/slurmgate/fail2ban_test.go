@@ -56,8 +56,7 @@ func TestFail2ban(t *testing.T) {
 	for _, format := range []string{"text", formatJSON} {
 		var log syncBuffer
 		out := openLog(&log, format)
-		registry, err := gate.NewRegistry()
-		must(t, err)
+		registry := value(gate.NewRegistry())(t)
 		stopping := make(chan struct{})
 		p, err := httpapi.Serve(httpapi.PortConfig{Listen: "127.0.0.1:0", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 			httpapi.Handler(httpapi.Config{Gate: gate.New(gate.Config{Registry: registry}), Auth: doorman{}, MCP: http.NotFoundHandler(),
@@ -70,8 +69,7 @@ func TestFail2ban(t *testing.T) {
 			{"/v1/runs", "guess", evil + ", 203.0.113.5"}, {"/v1/runs", "expired", "203.0.113.6"}, {"/v1/runs", "", "203.0.113.7"},
 			{"/v1/runs", "away", "203.0.113.8"},
 		} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Addr()+c.path, nil)
-			must(t, err)
+			req := value(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Addr()+c.path, nil))(t)
 			if c.token != "" {
 				req.Header.Set("Authorization", "Bearer "+c.token)
 			}
@@ -108,8 +106,7 @@ func banned(t *testing.T, log string) (out []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(file, []byte(log), 0o600))
-	text, err := exec.Command("../../scripts/fail2ban-regex", file).Output()
-	must(t, err)
+	text := value(exec.Command("../../scripts/fail2ban-regex", file).Output())(t)
 	_, matched, found := strings.Cut(string(text), "Matched line(s):")
 	if !found {
 		t.Fatalf("fail2ban-regex printed no matched lines:\n%s", text)

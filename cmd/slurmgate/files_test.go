@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 // writeSite writes the site file of a site.
 func writeSite(t *testing.T, s *site.Site) string {
 	t.Helper()
-	text, err := s.Effective()
-	must(t, err)
+	text := value(s.Effective())(t)
 	name := filepath.Join(t.TempDir(), "site.yaml")
 	must(t, os.WriteFile(name, text, 0o600))
 	return name
@@ -38,8 +37,7 @@ func writeSite(t *testing.T, s *site.Site) string {
 
 // What is not a regular file is refused at once, wherever a verb takes a file or a folder.
 func TestNoRegularFile(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sg")
-	must(t, err)
+	dir := value(os.MkdirTemp("", "sg"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	fifo, socket, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "socket"), filepath.Join(dir, "file")
 	l, err := net.Listen("unix", socket)

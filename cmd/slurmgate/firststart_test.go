@@ -80,8 +80,7 @@ func TestFirstStartWithASiteAway(t *testing.T) {
 			if c.plant != nil {
 				must(t, c.plant(filepath.Join(far, "runs")))
 			}
-			g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-			must(t, err)
+			g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 			defer g.Close()
 			if err := g.app.Sites.Away("beta"); fault.CodeOf(err) != run.SiteAway || !strings.Contains(err.Error(), "MaxStartups") {
 				t.Errorf("beta: %v", err)
@@ -149,6 +148,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// value returns a result, and ends the test if an error came with it.
+func value[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
 // below lists everything below a folder, with sizes.
 func below(t *testing.T, dir string) (names []string) {
 	t.Helper()
@@ -213,8 +221,7 @@ func TestNoLedgerLeavesNothing(t *testing.T) {
 			must(t, os.RemoveAll(path))
 			continue
 		}
-		g, err := openGateway(t.Context(), s, anew, quiet(), nil)
-		must(t, err)
+		g := value(openGateway(t.Context(), s, anew, quiet(), nil))(t)
 		if g.app.Ledger.ID() != "gw-lost" {
 			t.Errorf("the new ledger is %s's", g.app.Ledger.ID())
 		}
@@ -224,8 +231,7 @@ func TestNoLedgerLeavesNothing(t *testing.T) {
 	}
 	must(t, os.RemoveAll(s.Gateway.StateDir))
 
-	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-	must(t, err)
+	g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 	g.Close()
 	if _, err := os.Stat(ledgerFile(s)); err != nil {
 		t.Error(err)

@@ -39,8 +39,7 @@ func listed(t *testing.T, tools []gate.Tool) map[string]json.RawMessage {
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
 	must(t, err)
 	defer c.Close()
-	l, err := c.ListTools(t.Context(), nil)
-	must(t, err)
+	l := value(c.ListTools(t.Context(), nil))(t)
 	out := map[string]json.RawMessage{}
 	for _, x := range l.Tools {
 		if out[x.Name], err = json.Marshal(x.InputSchema); err != nil {
@@ -52,8 +51,7 @@ func listed(t *testing.T, tools []gate.Tool) map[string]json.RawMessage {
 
 func compiledInput(t *testing.T, raw []byte) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	must(t, err)
+	doc := value(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()

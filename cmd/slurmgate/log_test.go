@@ -39,8 +39,7 @@ func TestLoggingLevel(t *testing.T) {
 		} else {
 			i = 1 // info when policy sets none
 		}
-		p, err := policy.Parse("p", []byte(text), os.LookupEnv)
-		must(t, err)
+		p := value(policy.Parse("p", []byte(text), os.LookupEnv))(t)
 		var out strings.Builder
 		log, level := newLog(&out)
 		setLevel(log, level, p)
@@ -84,8 +83,7 @@ func TestLoggingLevelAtStart(t *testing.T) {
 //
 // proves OPS-03
 func TestJournalPriorities(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	must(t, err)
+	f := value(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer f.Close()
 	var st unix.Stat_t
 	must(t, unix.Fstat(int(f.Fd()), &st))
@@ -103,8 +101,7 @@ func TestJournalPriorities(t *testing.T) {
 			log.WithGroup("g").Warn("w", "b", 2)
 			log.Error("e\nf")
 			fmt.Fprintln(out.sayer(slog.LevelInfo), "said")
-			data, err := os.ReadFile(f.Name())
-			must(t, err)
+			data := value(os.ReadFile(f.Name()))(t)
 			lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 			if len(lines) != 5 {
 				t.Fatalf("the log has the lines %q, want 5", lines)

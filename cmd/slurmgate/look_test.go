@@ -18,8 +18,7 @@ import (
 // artifactIn puts an artifact into the store and the ledger of a site that is not served, and returns its id.
 func artifactIn(t *testing.T, s *site.Site, content string) string {
 	t.Helper()
-	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-	must(t, err)
+	g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 	defer g.Close()
 	sum, size, err := g.app.Store.Put(t.Context(), strings.NewReader(content), 1<<20)
 	must(t, err)
@@ -71,8 +70,7 @@ func TestRootLooksWithoutGateway(t *testing.T) {
 		}
 	}
 	for _, name := range below(t, s.Gateway.StateDir) {
-		info, err := os.Lstat(name)
-		must(t, err)
+		info := value(os.Lstat(name))(t)
 		if uid := info.Sys().(*syscall.Stat_t).Uid; uid != owner {
 			t.Errorf("%s belongs to uid %d", name, uid)
 		}
@@ -87,8 +85,7 @@ func TestRootLooksWithoutGateway(t *testing.T) {
 func TestStoppedService(t *testing.T) {
 	s, _ := plainSite(t)
 	s.Gateway.Service = "slurmgate.service"
-	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
-	must(t, err)
+	g := value(openGateway(t.Context(), s, toChange, quiet(), nil))(t)
 	g.Close()
 	file := writeSite(t, s)
 	code, out, _ := verb(t, "--site", file, "--json", "cancel-all", "--yes")

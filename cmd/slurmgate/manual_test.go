@@ -21,9 +21,8 @@ import (
 //
 // proves OPS-01
 func TestManual(t *testing.T) {
-	parser, err := kong.New(&commands{}, kong.Name("slurmgate"), kong.Description(about), kong.Exit(func(int) {}),
-		kong.Writers(io.Discard, io.Discard))
-	must(t, err)
+	parser := value(kong.New(&commands{}, kong.Name("slurmgate"), kong.Description(about), kong.Exit(func(int) {}),
+		kong.Writers(io.Discard, io.Discard)))(t)
 	pages := map[string]string{}
 	for name, text := range cli.Manual(parser.Model, "v1.2.3", time.Unix(0, 0)) {
 		pages[name] = readPage(t, name, text)
@@ -75,8 +74,7 @@ func readPage(t *testing.T, name, text string) string {
 	if out, err := exec.Command("mandoc", "-Tlint", "-Wwarning", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err := exec.Command("mandoc", "-Tutf8", "-Owidth=1000", file).Output()
-	must(t, err)
+	out := value(exec.Command("mandoc", "-Tutf8", "-Owidth=1000", file).Output())(t)
 	struck := strings.NewReplacer("_\b", "")
 	plain := []byte(struck.Replace(string(out)))
 	for i := 0; i+2 < len(plain); i++ {
@@ -90,8 +88,7 @@ func readPage(t *testing.T, name, text string) string {
 // exitStatuses reads the table of docs/run/operations.md, which the manual repeats.
 func exitStatuses(t *testing.T) (out []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/run/operations.md")
-	must(t, err)
+	text := value(os.ReadFile("../../docs/run/operations.md"))(t)
 	_, table, _ := strings.Cut(string(text), "## Exit status of the command line")
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.Trim(cells[1], " 0123456789") == "" {

@@ -40,8 +40,7 @@ func TestLockAgainstStore(t *testing.T) {
 		t.Fatal(code, out, said)
 	}
 	lock := filepath.Join(domain, "images.lock.yaml")
-	data, err := os.ReadFile(lock)
-	must(t, err)
+	data := value(os.ReadFile(lock))(t)
 	bad := strings.Replace(string(data), "size_bytes: ", "size_bytes: 1", 1)
 	must(t, os.WriteFile(lock, []byte(bad), 0o600))
 	if code, _, said := verb(t, "--site", file, "domain", "check", domain); code != 2 || !strings.Contains(said,
@@ -128,7 +127,6 @@ func writeTestSIF(t *testing.T, path string) {
 	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,
 		runtime.GOARCH), sif.OptObjectAlignment(4096))
 	must(t, err)
-	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in))
-	must(t, err)
+	img := value(sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in)))(t)
 	must(t, img.UnloadContainer())
 }

@@ -64,8 +64,7 @@ func (d *door) Artifact(context.Context, string) (io.ReadSeekCloser, error) { re
 // token makes a token with a name and a lifetime.
 func (d *door) token(name string, valid time.Duration) string {
 	d.t.Helper()
-	g, err := access.NewGrant([]string{gate.All}, []string{gate.All}, nil)
-	must(d.t, err)
+	g := value(access.NewGrant([]string{gate.All}, []string{gate.All}, nil))(d.t)
 	tok, text := access.NewToken(name, g, gate.Principal{Name: "user:x"}, time.Now().Add(valid))
 	tok.PrincipalID = "prn_" + name
 	d.mu.Lock()
@@ -110,7 +109,7 @@ func openDoor(t *testing.T) *door {
 			Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other}, Input: o.Tool().Input,
 			Output: json.RawMessage(`{"type":"object"}`), Handle: h}
 	}
-	r, err := gate.NewRegistry(
+	r := value(gate.NewRegistry(
 		tool("slurm.job.get", gate.Read, func(ctx context.Context, c gate.Call) (any, error) {
 			if strings.Contains(string(c.Args), "wait_seconds") {
 				d.began <- c.Caller.Name
@@ -135,8 +134,7 @@ func openDoor(t *testing.T) *door {
 		tool("slurm.submit", gate.Execute, func(context.Context, gate.Call) (any, error) {
 			d.accepted.Add(1)
 			return map[string]any{"run_id": runOfTest}, nil
-		}))
-	must(t, err)
+		})))(t)
 	log := slog.New(slog.DiscardHandler)
 	g := gate.New(gate.Config{Registry: r, Log: log})
 	d.access = access.New(access.Config{Tokens: d})
@@ -147,8 +145,7 @@ func openDoor(t *testing.T) *door {
 		Events: func(context.Context, string, int64) ([]httpapi.Event, bool, error) {
 			return []httpapi.Event{{Seq: time.Now().UnixNano(), Type: "run.created"}}, false, nil
 		}}, stopping)
-	port, err := httpapi.Serve(httpapi.PortConfig{Listen: "127.0.0.1:0"}, h, end, log)
-	must(t, err)
+	port := value(httpapi.Serve(httpapi.PortConfig{Listen: "127.0.0.1:0"}, h, end, log))(t)
 	t.Cleanup(func() {
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()

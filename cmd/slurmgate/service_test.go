@@ -53,8 +53,7 @@ func TestSignerMisconfigured(t *testing.T) {
 // the right to send them. proves OPS-01
 func TestServiceManager(t *testing.T) {
 	for _, socket := range []string{filepath.Join(t.TempDir(), "n"), "@slurmgate-test-" + filepath.Base(t.TempDir())} {
-		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-		must(t, err)
+		l := value(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 		defer l.Close()
 		t.Setenv("NOTIFY_SOCKET", socket)
 		t.Setenv("WATCHDOG_USEC", "120000000")
@@ -174,8 +173,7 @@ func TestVersion(t *testing.T) {
 	if out, err := exec.Command("make", "-C", "../..", "build", "BIN="+bin, "VERSION=v9.8.7", "COMMIT=abc").CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
-	out, err := exec.Command(bin, "version", "--json").Output()
-	must(t, err)
+	out := value(exec.Command(bin, "version", "--json").Output())(t)
 	var b cli.Build
 	must(t, json.Unmarshal(out, &b))
 	if b.Version != "v9.8.7" || b.Commit != "abc" || !strings.HasPrefix(b.Go, "go1.") || !strings.HasPrefix(b.SQLite, "3.") {
@@ -189,8 +187,7 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		return // not a checkout: nothing names a commit
 	}
-	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	must(t, err)
+	commit := value(exec.Command("git", "rev-parse", "HEAD").Output())(t)
 	steps, err := exec.Command("make", "-C", "../..", "--dry-run", "build").Output()
 	flags := fmt.Sprintf("-X main.release=%s -X main.commit=%s", strings.TrimSpace(string(release)), strings.TrimSpace(string(commit)))
 	if err != nil || !strings.Contains(string(steps), flags) {

@@ -27,11 +27,10 @@ func shellSite(t *testing.T) *site.Site {
 	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := site.New(site.Site{Version: 1, Name: "shell", Gateway: site.Gateway{StateDir: filepath.Join(dir, "state"),
+	s := value(site.New(site.Site{Version: 1, Name: "shell", Gateway: site.Gateway{StateDir: filepath.Join(dir, "state"),
 		Socket: filepath.Join(dir, "s")}, DomainDir: copyDomain(t, "genomics"),
 		Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: site.Storage{RunsDir: filepath.Join(dir, "runs"),
-			ImageStore: filepath.Join(dir, "images")}})
-	must(t, err)
+			ImageStore: filepath.Join(dir, "images")}}))(t)
 	return s
 }
 
@@ -81,17 +80,14 @@ func wantRecord(t *testing.T, calls []ledger.CallEvent, principal string) {
 //
 // proves HTC-06 HTC-08
 func TestShellCallsAreRecorded(t *testing.T) {
-	me, err := access.New(access.Config{}).Peer(os.Geteuid())
-	must(t, err)
+	me := value(access.New(access.Config{}).Peer(os.Geteuid()))(t)
 	s, n := shellSite(t), 0
 	if err := onSite(t, s, &n); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"),
-		ledger.Options{NewID: func() string { return "gw-other" }})
-	must(t, err)
-	page, err := l.Calls(t.Context(), ledger.CallFilter{})
-	must(t, err)
+	l := value(ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"),
+		ledger.Options{NewID: func() string { return "gw-other" }}))(t)
+	page := value(l.Calls(t.Context(), ledger.CallFilter{}))(t)
 	wantRecord(t, page.Calls, me.Name)
 	l.Close()
 
@@ -128,8 +124,7 @@ func TestShellCallsAreRecorded(t *testing.T) {
 func TestShellCallsPassPolicy(t *testing.T) {
 	s, n := shellSite(t), 0
 	file := filepath.Join(s.DomainDir, "policies.yaml")
-	text, err := os.ReadFile(file)
-	must(t, err)
+	text := value(os.ReadFile(file))(t)
 	must(t, os.WriteFile(file, []byte(string(text)+"\ntool_allowlist: [run_list]\n"), 0o644))
 	if err := onSite(t, s, &n); !fault.Is(err, fault.Policy) || n != 0 {
 		t.Error(n, err)

@@ -106,13 +106,11 @@ func TestKilledUnderLoad(t *testing.T) {
 		t.Fatalf("serve after SIGTERM: %v\n%s", err, p.cmd.Stderr)
 	}
 
-	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{})
-	must(t, err)
+	l := value(ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{}))(t)
 	defer l.Close()
 	recorded, counted := map[string]int{}, int64(0)
 	for f := (ledger.CallFilter{Limit: 500}); ; {
-		page, err := l.Calls(t.Context(), f)
-		must(t, err)
+		page := value(l.Calls(t.Context(), f))(t)
 		for _, e := range page.Calls {
 			var event struct {
 				ID string `json:"tool_call_id"`
@@ -152,8 +150,7 @@ func wantWaiting(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"looks-1.waiting", "looks-2.waiting", "refused.waiting"} {
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			st, err := os.Stat(filepath.Join(dir, name))
-			must(t, err)
+			st := value(os.Stat(filepath.Join(dir, name)))(t)
 			if st.Mode() != 0o600 {
 				t.Fatal(name, st.Mode())
 			}

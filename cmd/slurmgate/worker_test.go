@@ -33,8 +33,7 @@ func serveProgram(t *testing.T, s *site.Site, conf string) *program {
 	cmd := exec.Command(os.Args[0], "--site", conf, "serve")
 	ready := filepath.Join(filepath.Dir(s.Gateway.StateDir), "notify")
 	os.Remove(ready)
-	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: ready, Net: "unixgram"})
-	must(t, err)
+	told := value(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: ready, Net: "unixgram"}))(t)
 	defer told.Close()
 	must(t, told.SetReadDeadline(time.Now().Add(time.Minute)))
 	var said bytes.Buffer
