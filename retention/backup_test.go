@@ -14,17 +14,44 @@ import (
 	"slurmgate/retention"
 )
 
+// source returns the world as what is backed up.
+func (w *world) source() backup.Source {
+	w.t.Helper()
+	live, err := ledger.OpenToRead(w.t.Context(), w.ledger.Path())
+	must(w.t, err)
+	w.t.Cleanup(func() { live.Close() })
+	return backup.Source{Ledger: live, Object: w.store.Open, Now: time.Now,
+		Open: func(ctx context.Context, path string) (backup.Ledger, error) { return ledger.OpenToRead(ctx, path) }}
+}
+
+// target returns an empty folder as what is restored into, whose ledger must be whole, and the store of its artifacts.
+func target(t *testing.T) (backup.Target, *artifact.Store) {
+	t.Helper()
+	into := t.TempDir()
+	store, err := artifact.Open(into + "/artifacts")
+	must(t, err)
+	return backup.Target{StateDir: into, ArtifactDir: into + "/artifacts", Verify: store.Verify,
+		Put: func(ctx context.Context, r io.Reader) (string, error) {
+			sum, _, err := store.Put(ctx, r, math.MaxInt64)
+			return sum, err
+		},
+		Adopt: func(ctx context.Context, path string, at time.Time, source string) error {
+			l, err := ledger.Open(ctx, path, ledger.Options{})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			return l.Integrity(ctx)
+		}}, store
+}
+
 // Each backup made during concurrent imports, submits, retries and sweeps is consistent: the restored ledger is
 // complete and has every artifact that it names.
 //
 // proves OPS-01
 func TestBackupsWhileBusy(t *testing.T) {
 	w := newWorld(t)
-	live, err := ledger.OpenToRead(t.Context(), w.ledger.Path())
-	must(t, err)
-	defer live.Close()
-	src := backup.Source{Ledger: live, Object: w.store.Open, Now: time.Now,
-		Open: func(ctx context.Context, path string) (backup.Ledger, error) { return ledger.OpenToRead(ctx, path) }}
+	src := w.source()
 	dir := t.TempDir()
 	copied := int64(0)
 	for round := range uint64(6) {
@@ -37,22 +64,7 @@ func TestBackupsWhileBusy(t *testing.T) {
 				continue
 			}
 			copied += m.Copied
-			into := t.TempDir()
-			store, err := artifact.Open(into + "/artifacts")
-			must(t, err)
-			to := backup.Target{StateDir: into, ArtifactDir: into + "/artifacts", Verify: store.Verify,
-				Put: func(ctx context.Context, r io.Reader) (string, error) {
-					sum, _, err := store.Put(ctx, r, math.MaxInt64)
-					return sum, err
-				},
-				Adopt: func(ctx context.Context, path string, at time.Time, source string) error {
-					l, err := ledger.Open(ctx, path, ledger.Options{})
-					if err != nil {
-						return err
-					}
-					defer l.Close()
-					return l.Integrity(ctx)
-				}}
+			to, store := target(t)
 			if r, err := to.Restore(t.Context(), m.Folder); err != nil || r.Objects != m.Objects {
 				t.Errorf("round %d: %+v %v", round, r, err)
 			}

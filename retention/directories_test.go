@@ -2,17 +2,12 @@ package retention_test
 
 import (
 	"bytes"
-	"context"
-	"io"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"slurmgate/artifact"
 	"slurmgate/backup"
 	"slurmgate/fault"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
 	"slurmgate/retention"
@@ -69,25 +64,12 @@ func TestDirectoriesAreWhole(t *testing.T) {
 	month := 30 * 24 * time.Hour
 	w.submit(leakedDir)
 
-	live, err := ledger.OpenToRead(ctx, w.ledger.Path())
-	must(t, err)
-	defer live.Close()
-	src := backup.Source{Ledger: live, Object: w.store.Open, Now: time.Now,
-		Open: func(ctx context.Context, path string) (backup.Ledger, error) { return ledger.OpenToRead(ctx, path) }}
-	m, err := src.Make(ctx, t.TempDir(), backup.Options{Keep: 1})
+	m, err := w.source().Make(ctx, t.TempDir(), backup.Options{Keep: 1})
 	if err != nil || len(m.Damaged) > 0 {
 		t.Fatal(m.Damaged, err)
 	}
-	into := t.TempDir()
-	store, err := artifact.Open(into + "/artifacts")
-	must(t, err)
+	to, store := target(t)
 	defer store.Close()
-	to := backup.Target{StateDir: into, ArtifactDir: into + "/artifacts", Verify: store.Verify,
-		Put: func(ctx context.Context, r io.Reader) (string, error) {
-			sum, _, err := store.Put(ctx, r, math.MaxInt64)
-			return sum, err
-		},
-		Adopt: func(context.Context, string, time.Time, string) error { return nil }}
 	if _, err := to.Restore(ctx, m.Folder); err != nil {
 		t.Fatal(err)
 	}

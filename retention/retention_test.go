@@ -329,15 +329,3 @@ func TestUsersWhoLeft(t *testing.T) {
 	}
 	w.check()
 }
-
-// The ledger itself refuses to mark what a run needs, for every caller.
-func TestLedgerRefuses(t *testing.T) {
-	w := newWorld(t)
-	a := w.add("x", "a")
-	w.submit(a)
-	w.pass(1000 * time.Hour)
-	list, err := w.ledger.MarkUnused(t.Context(), w.now(), 10)
-	if err != nil || len(list) != 0 {
-		t.Error(list, err)
-	}
-}
