@@ -57,10 +57,20 @@ func TestAccessIsChecked(t *testing.T) {
 	}
 }
 
-// An entry names a user or a group, in a form that can be looked up.
-func TestPeerEntries(t *testing.T) {
+// checkedAs requires that config check reports this of a site file with a part replaced, or nothing.
+func checkedAs(t *testing.T, part, with, want string) {
+	t.Helper()
 	text := value(os.ReadFile("../../site-configs/template.yaml"))(t)
 	file := filepath.Join(t.TempDir(), "site.yaml")
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), part, with, 1)), 0o600))
+	code, _, said := verb(t, "config", "check", "--site", file)
+	if (code == 0) != (want == "") || !strings.Contains(said, want) {
+		t.Errorf("%s: %d %s", with, code, said)
+	}
+}
+
+// An entry names a user or a group, in a form that can be looked up.
+func TestPeerEntries(t *testing.T) {
 	for entry, want := range map[string]string{"": "access.peers[0]: neither is set",
 		"user: root, group: daemon,": "access.peers[0]: both are set",
 		"group: '0',":                "access.peers[0].group: it does not begin with a letter",
@@ -68,11 +78,7 @@ func TestPeerEntries(t *testing.T) {
 		`user: "a\nb",`:              "access.peers[0].user: it has a colon, a comma or a control character", "groups: daemon,": "groups",
 		"group: [daemon],": "group", "group: daemon,": ""} {
 		peers := "\n  peers: [{" + entry + " capabilities: [gateway], projects: [demo]}]\n"
-		must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "\n  peers: []\n", peers, 1)), 0o600))
-		code, _, said := verb(t, "config", "check", "--site", file)
-		if (code == 0) != (want == "") || !strings.Contains(said, want) {
-			t.Errorf("%s: %d %s", entry, code, said)
-		}
+		checkedAs(t, "\n  peers: []\n", peers, want)
 	}
 }
 
@@ -81,7 +87,6 @@ func TestPeerEntries(t *testing.T) {
 //
 // proves SITE-08
 func TestUnixUserTables(t *testing.T) {
-	text := value(os.ReadFile("../../site-configs/template.yaml"))(t)
 	dir := t.TempDir()
 	users := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -108,13 +113,8 @@ func TestUnixUserTables(t *testing.T) {
 		"{claim: sub, users_file: " + users("open", "a: alice\n", 0o666) + "}":                  "chmod go-w",
 		"{claim: sub, users_file: " + users("twice", "a: alice\nb: bob\na: bob\n", 0o600) + "}": "the key \"a\" is already in line 1",
 	} {
-		file := filepath.Join(dir, "site.yaml")
 		oidc := "\n  oidc: [{issuer: https://login.example.org, audience: x, unix_user: " + table + "}]\n"
-		must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "\n  oidc: []\n", oidc, 1)), 0o600))
-		code, _, said := verb(t, "config", "check", "--site", file)
-		if (code == 0) != (want == "") || !strings.Contains(said, want) {
-			t.Errorf("%s: %d %s", table, code, said)
-		}
+		checkedAs(t, "\n  oidc: []\n", oidc, want)
 	}
 }
 

@@ -25,6 +25,22 @@ func verb(t *testing.T, args ...string) (code int, out, said string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// fails requires that a verb fails with this exit status and says so on standard error.
+func fails(t *testing.T, status int, says string, args ...string) {
+	t.Helper()
+	if code, _, said := verb(t, args...); code != status || !strings.Contains(said, says) {
+		t.Errorf("%q ends with %d and says %q, want %d and %q", args, code, said, status, says)
+	}
+}
+
+// prints requires that a verb succeeds and prints this among the rest.
+func prints(t *testing.T, text string, args ...string) {
+	t.Helper()
+	if code, out, said := verb(t, args...); code != 0 || !strings.Contains(out, text) {
+		t.Errorf("%q ends with %d, prints %q and says %q, want 0 and %q", args, code, out, said, text)
+	}
+}
+
 func copyDomain(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -60,16 +76,12 @@ func TestToolInit(t *testing.T) {
 			t.Error(code, out, said)
 		}
 	}
-	if code, _, said := verb(t, "tool", "init", "lab.cli", dir); code != 5 || !strings.Contains(said, "already") {
-		t.Error(code, said)
-	}
+	fails(t, 5, "already", "tool", "init", "lab.cli", dir)
 	plainDir := t.TempDir()
 	if code, out, said := verb(t, "tool", "init", "lab.cli", plainDir); code != 0 || strings.Contains(out, "tool_id") {
 		t.Error(code, out, said)
 	}
-	if code, out, said := verb(t, "tool", "check", plainDir); code != 0 {
-		t.Error(code, out, said)
-	}
+	prints(t, "", "tool", "check", plainDir)
 	for _, bad := range [][]string{{"tool", "init", "Lab.x", plainDir}, {"tool", "init", "lab.x", plainDir, "--kind", "bash"},
 		{"tool", "init", "lab.x", plainDir + "/gone"}, {"tool", "runner", "php"}} {
 		if code, out, _ := verb(t, bad...); code != 2 && code != 3 || out != "" {
@@ -88,9 +100,7 @@ func TestDomainCheckOfAX(t *testing.T) {
 		len(got.Tools) != 1 || got.Tools[0].ToolID != "firecrawl.crawl" || got.Tools[0].Version != "0.1.0" || got.Tools[0].Execution != "http" {
 		t.Error(code, out, said, err)
 	}
-	if code, out, said = verb(t, "tool", "check", dir); code != 0 || !strings.Contains(out, "1 tools, no mistakes: firecrawl.crawl") {
-		t.Error(code, out, said)
-	}
+	prints(t, "1 tools, no mistakes: firecrawl.crawl", "tool", "check", dir)
 	edit(t, filepath.Join(dir, "policies.yaml"), "timeouts:", "tool_allowlist: [tool_list]\ntimeouts:")
 	code, out, said = verb(t, "domain", "check", dir)
 	if code != 0 || !strings.Contains(out+said, "firecrawl.crawl: policy does not allow it (tool_allowlist)") {
@@ -140,9 +150,7 @@ func TestDomainCheck(t *testing.T) {
 			t.Errorf("%s check: not reported: %v\n%s", verbName, want, out)
 		}
 	}
-	if code, _, said := verb(t, "domain", "check", t.TempDir()); code != 2 || !strings.Contains(said, "manifest.yaml") {
-		t.Error(code, said)
-	}
+	fails(t, 2, "manifest.yaml", "domain", "check", t.TempDir())
 }
 
 // domain check warns of calls that policy would always deny, before the first one.
@@ -227,10 +235,7 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 	}
 	dir = copyDomain(t, "genomics")
 	edit(t, filepath.Join(dir, "policies.yaml"), "version: 1\n", "version: 1\nenv: {LANG: C}\n")
-	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out,
-		"warning: policy: env has LANG, but no toolpack uses it") {
-		t.Error(code, out, said)
-	}
+	prints(t, "warning: policy: env has LANG, but no toolpack uses it", "domain", "check", dir)
 }
 
 // tool convert writes a domain that checks, reports its changes as text and as data, writes nothing when a file is
@@ -242,9 +247,7 @@ func TestToolConvert(t *testing.T) {
 		!strings.Contains(out, "slurmgate tool check "+to) {
 		t.Fatal(code, out, said)
 	}
-	if code, out, said := verb(t, "domain", "check", to); code != 0 {
-		t.Error(code, out, said)
-	}
+	prints(t, "", "domain", "check", to)
 	var made app.ConvertAnswer
 	code, out, said = verb(t, "tool", "convert", "--from", "ragx", from, "--to", to, "--json")
 	err := json.Unmarshal([]byte(out), &made)
@@ -252,9 +255,7 @@ func TestToolConvert(t *testing.T) {
 		t.Error(code, out, said, err)
 	}
 	edit(t, filepath.Join(to, "manifest.yaml"), "version: 1.0.0", "version: 1.0.1")
-	if code, _, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to); code != 5 || !strings.Contains(said, "--force") {
-		t.Error(code, said)
-	}
+	fails(t, 5, "--force", "tool", "convert", "--from", "ragx", from, "--to", to)
 	if code, _, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to, "--force"); code != 0 {
 		t.Error(code, said)
 	}
@@ -300,15 +301,9 @@ func TestAdapter(t *testing.T) {
 	}
 	put("manifest.yaml", "domain_id: up\nversion: 1.0.0\ntools:\n"+out)
 	put("policies.yaml", "version: 1\n")
-	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "up.sum") {
-		t.Error(code, out, said)
-	}
+	prints(t, "up.sum", "domain", "check", dir)
 	put("adapter.yaml", "upstream: {url: \""+s.URL+"\"}\ntools: [{tool: get-sums, tool_id: up.sum}]\n")
-	if code, _, said := verb(t, "adapter", "--config", config, "--entries", dir); code != 3 || !strings.Contains(said, "get-sum") {
-		t.Error(code, said)
-	}
+	fails(t, 3, "get-sum", "adapter", "--config", config, "--entries", dir)
 	put("adapter.yaml", "upstream: {}\n")
-	if code, _, said := verb(t, "adapter", "--config", config); code != 78 || !strings.Contains(said, "adapter.yaml:1:1: upstream") {
-		t.Error(code, said)
-	}
+	fails(t, 78, "adapter.yaml:1:1: upstream", "adapter", "--config", config)
 }

@@ -40,9 +40,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	s, file := plainSite(t)
 	withPolicy(t, s, "artifact_list, artifact_get, event_list, event_record, gateway_backup")
 	dir := filepath.Join(t.TempDir(), "backups")
-	if code, _, said := verb(t, "--site", file, "backup", dir); code != 3 || !strings.Contains(said, "there is no ledger") {
-		t.Error(code, said)
-	}
+	fails(t, 3, "there is no ledger", "--site", file, "backup", dir)
 	if _, err := os.Stat(s.Gateway.StateDir); err == nil {
 		t.Error("a backup of nothing left a state folder")
 	}
@@ -56,10 +54,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	if m := asJSON(t, out); m["objects"] != 1.0 || m["objects_copied"] != 1.0 {
 		t.Error(out)
 	}
-	if code, _, said = verb(t, "--site", file, "restore", dir, "--owner", "root"); code != 5 || !strings.Contains(said,
-		"another slurmgate uses this ledger") {
-		t.Error(code, said)
-	}
+	fails(t, 5, "another slurmgate uses this ledger", "--site", file, "restore", dir, "--owner", "root")
 	if code, out, said := verb(t, "--site", file, "--json", "events", "list", "--tool", "gateway.backup"); code != 0 ||
 		!strings.Contains(out, `"effects"`) || !strings.Contains(out, "user:") {
 		t.Error(code, out, said)
@@ -68,14 +63,9 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	if b := readBackupMark(s.Gateway.StateDir); b == nil || filepath.Dir(b.Folder) != dir {
 		t.Errorf("the backup is %+v", b)
 	}
-	if code, _, said = verb(t, "--site", file, "restore", dir, "--owner", "root"); code != 5 || !strings.Contains(said,
-		"exists; nothing was restored") {
-		t.Error(code, said)
-	}
+	fails(t, 5, "exists; nothing was restored", "--site", file, "restore", dir, "--owner", "root")
 	for _, inside := range []string{s.Gateway.StateDir + "/b", s.Gateway.ArtifactDir, s.Storage.RunsDir + "/x"} {
-		if code, _, said = verb(t, "--site", file, "backup", inside); code != 2 || !strings.Contains(said, "is inside") {
-			t.Error(code, said)
-		}
+		fails(t, 2, "is inside", "--site", file, "backup", inside)
 	}
 	if code, out, said = verb(t, "--site", file, "backup", dir, "--keep", "1"); code != 0 || !strings.Contains(out, "0 of them copied") ||
 		!strings.Contains(out, "removed") {
@@ -86,17 +76,11 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	other.Gateway.StateDir = filepath.Join(filepath.Dir(s.Gateway.StateDir), "other")
 	other.Gateway.ArtifactDir = other.Gateway.StateDir + "/artifacts"
 	there := writeSite(t, &other)
-	if code, _, said = verb(t, "--site", there, "restore", dir); code != 3 || !strings.Contains(said, "install -d -o slurmgate") {
-		t.Error(code, said)
-	}
+	fails(t, 3, "install -d -o slurmgate", "--site", there, "restore", dir)
 	must(t, os.Mkdir(other.Gateway.StateDir, 0o700))
-	if code, _, said = verb(t, "--site", there, "restore", dir); code != 2 || !strings.Contains(said, "--owner slurmgate") {
-		t.Error(code, said)
-	}
+	fails(t, 2, "--owner slurmgate", "--site", there, "restore", dir)
 	must(t, os.Chown(other.Gateway.StateDir, owner, owner))
-	if code, _, said = verb(t, "--site", there, "restore", t.TempDir()); code != 3 || !strings.Contains(said, "no complete backup") {
-		t.Error(code, said)
-	}
+	fails(t, 3, "no complete backup", "--site", there, "restore", t.TempDir())
 	code, out, said = verb(t, "--site", there, "restore", dir)
 	if code != 0 || !strings.Contains(out, "nobody") || !strings.Contains(out, "make sure that the gateway this backup is of") {
 		t.Fatal(code, out, said)

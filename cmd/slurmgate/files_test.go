@@ -49,9 +49,7 @@ func TestNoRegularFile(t *testing.T) {
 		if code, _, said := verb(t, "submit", path); code != 2 || !strings.Contains(said, path) || !strings.Contains(said, want) {
 			t.Errorf("submit: %d %s", code, said)
 		}
-		if code, _, said := verb(t, "--site", path, "runs", "list"); code != 2 || !strings.Contains(said, path) {
-			t.Errorf("--site: %d %s", code, said)
-		}
+		fails(t, 2, path, "--site", path, "runs", "list")
 		if code, _, said := verb(t, "--site", conf, "image", "add", "x", path); code == 0 || !strings.Contains(said, path) ||
 			!strings.Contains(said, "not a regular file") {
 			t.Errorf("image add: %d %s", code, said)
@@ -65,9 +63,7 @@ func TestNoRegularFile(t *testing.T) {
 			}
 		}
 	}
-	if code, _, said := verb(t, "submit", filepath.Join(dir, "none")); code != 3 || !strings.Contains(said, "there is no file") {
-		t.Error(code, said)
-	}
+	fails(t, 3, "there is no file", "submit", filepath.Join(dir, "none"))
 }
 
 // Words and names that JSON cannot carry are refused by name.
@@ -98,9 +94,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 	}
 	t.Chdir(bad)
 	for _, args := range [][]string{{"artifact", "import", "x"}, {"tool", "check", "."}} {
-		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, "is not valid UTF-8") {
-			t.Errorf("%q: %d %s", args, code, said)
-		}
+		fails(t, 2, "is not valid UTF-8", args...)
 	}
 }
 

@@ -65,9 +65,7 @@ func TestRootLooksWithoutGateway(t *testing.T) {
 		t.Error(code, out, err)
 	}
 	for _, args := range [][]string{{"cancel-all", "--yes"}, {"artifact", "import", file}, {"token", "create", "x"}, {"gc"}} {
-		if code, _, said := verb(t, append([]string{"--site", file}, args...)...); code != 4 || !strings.Contains(said, "nobody") {
-			t.Errorf("%v: %d %s", args, code, said)
-		}
+		fails(t, 4, "nobody", append([]string{"--site", file}, args...)...)
 	}
 	for _, name := range below(t, s.Gateway.StateDir) {
 		info := value(os.Lstat(name))(t)

@@ -58,9 +58,7 @@ func TestLockAgainstStore(t *testing.T) {
 	if code, _, said := verb(t, "--site", file, "image", "add", "samtools", sif); code != 0 {
 		t.Fatal(said)
 	}
-	if code, out, said := verb(t, "--site", file, "domain", "check", domain); code != 0 {
-		t.Error(code, out, said)
-	}
+	prints(t, "", "--site", file, "domain", "check", domain)
 }
 
 // image add compares the image with the nodes, not with this host; where Slurm does not report the nodes' architecture,
