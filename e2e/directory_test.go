@@ -34,9 +34,7 @@ func TestDirectories(t *testing.T) {
 		"directory": true}}
 	io["outputs"] = []any{tree{"role": "copy", "src_relpath": "out/copy", "type": "DIRECTORY", "label": "copy"}}
 	id := s.submit(doc).RunID
-	if l := s.wait(id); l.State != "succeeded" {
-		t.Fatalf("a run that copies a folder: %v, %+v; want it succeeded", l, s.story(id))
-	}
+	s.mustEnd(id, "succeeded")
 	s.ok(nil, "collect", id, "--to", s.dir+"/back")
 	if out := shell(t, "lab", "diff -r "+s.dir+"/index "+s.dir+"/back/copy && echo same"); out != "same" {
 		t.Errorf("the folder and what came back differ:\n%s", out)

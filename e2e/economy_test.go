@@ -147,9 +147,7 @@ func (s *site) throughTheCatalogue(t *testing.T, c *chat) {
 	if s.ok(&again, "run", "probe.t123", "--input", "reads="+in.ArtifactID); again.RunID != r.RunID || !again.Replayed {
 		t.Errorf("the same call at the shell gives %v, want a replay of %s", again, r.RunID)
 	}
-	if l := s.wait(r.RunID); l.State != "succeeded" {
-		t.Errorf("%v, want it succeeded", l)
-	}
+	s.ends(r.RunID, "succeeded")
 	c.expect(c.say("tool_run", tree{"tool": "probe.t123", "arguments": tree{"raeds": "x"}}, nil), "error: ARGS-SCHEMA",
 		`tool_run {"tool":"probe_t123"`)
 	c.expect(c.say("tool_run", tree{"tool": "probe.t999", "arguments": tree{}}, nil), "error: tool_not_found")

@@ -45,9 +45,7 @@ func TestSwappedInPlace(t *testing.T) {
 	}
 	good, release := later(101)
 	release()
-	if l := s.wait(good); l.State != "succeeded" {
-		t.Fatalf("the run on the registered bytes is %s: %s", l.State, l.why())
-	}
+	s.mustEnd(good, "succeeded")
 	s.restsOn(good, "hash")
 	bad, release := later(102)
 	copy(memory, "wrong")
@@ -110,9 +108,7 @@ func TestInPlaceOfACaller(t *testing.T) {
 	s.user("bob", nil, "artifact", "get", a.ArtifactID, "--output", "-").denied(t, "alice's own")
 	var run submitted
 	s.user("alice", nil, "submit", s.plan(sumsOf(a, "in/data.txt"))).object(t, &run)
-	if l := s.wait(run.RunID); l.State != "succeeded" {
-		t.Fatalf("alice's run on her file is %s: %s", l.State, l.why())
-	}
+	s.mustEnd(run.RunID, "succeeded")
 	var v struct {
 		Inputs []struct {
 			Strength string

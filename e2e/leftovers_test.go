@@ -19,9 +19,7 @@ func TestLeftoversMakeRoom(t *testing.T) {
 		t.Fatalf("a run that fills its quota is %s for %q, want failed for runs_dir_full", l.State, l.why())
 	}
 	next := s.submitAs("tight", probePlan("write", "out/result", "there is room"))
-	if l := s.wait(next.RunID); l.State != "succeeded" {
-		t.Errorf("the next run of the user is %s for %q, want succeeded", l.State, l.why())
-	}
+	s.ends(next.RunID, "succeeded")
 	if left := shell(t, "tight", `du -s -B1 --apparent-size "$1" | cut -f1`, s.callerRuns("tight")+"/"+full.RunID); len(left) > 4 {
 		t.Errorf("%s bytes are left of the run that filled the quota, want some hundred at most", left)
 	}

@@ -53,9 +53,7 @@ func (s *site) keptPrivate(t *testing.T) {
 	alices(&own, "artifact", "import", file)
 	var ended, going submitted
 	alices(&ended, "submit", s.plan(reads(probePlan("report", "out/result"), own)))
-	if l := s.wait(ended.RunID); l.State != "succeeded" {
-		t.Fatalf("alice's run ended as %s: %s", l.State, l.why())
-	}
+	s.mustEnd(ended.RunID, "succeeded")
 	alices(&going, "submit", s.plan(s.set(probePlan("sleep", "600"), "resources.time_limit_seconds", 900)))
 	var projects struct {
 		Projects []struct {
@@ -172,9 +170,7 @@ domain_dir:`)
 		t.Fatalf("after alice's cancel the run that bob asked for is %s (%s)", got.State, got.Reason)
 	}
 	told("bob", s.overHTTP("bob", "POST", "runs/"+going.RunID+":cancel", `{"reason":"enough"}`), `"withdrawn":false`, " 200")
-	if l := s.wait(going.RunID); l.State != "cancelled" {
-		t.Errorf("after bob's cancel too the run ended as %s: %s", l.State, l.why())
-	}
+	s.ends(going.RunID, "cancelled")
 	told("carol", in("carol", "retry", going.RunID), "not_your_run")
 
 	var file artifactRow

@@ -169,10 +169,7 @@ func (s *site) given(value, strength, name, result string) string {
 	s.t.Helper()
 	var a submitted
 	s.ok(&a, "run", "probe.given", "--input", "data="+value)
-	l := s.wait(a.RunID)
-	if l.State != "succeeded" {
-		s.t.Fatalf("a run on %s: %v, want it succeeded", value, l)
-	}
+	l := s.mustEnd(a.RunID, "succeeded")
 	if got := string(s.bytesOf(l.Roles["result"])); result != "" && got != result {
 		s.t.Errorf("the run on %s made %s, want %s", value, got, result)
 	}

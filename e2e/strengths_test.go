@@ -73,10 +73,7 @@ func TestBoundInputs(t *testing.T) {
 		*site
 		strength string
 	}{{s, "bound"}, {copied, "copied"}} {
-		l := x.wait(a.RunID)
-		if l.State != "succeeded" {
-			t.Fatalf("with a %s input %v, want it succeeded", x.strength, l)
-		}
+		l := x.mustEnd(a.RunID, "succeeded")
 		if got := string(x.bytesOf(l.Roles["result"])); got != want {
 			t.Errorf("with a %s input the program saw %s, want %s", x.strength, got, want)
 		}
