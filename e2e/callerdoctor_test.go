@@ -78,11 +78,6 @@ func TestDoctorAsCaller(t *testing.T) {
 			}},
 		{"certificates of more minutes", "", "signer", "warning", "at most 5", func(doc tree) { caller(doc)["certificate_minutes"] = 60 }, nil},
 		{"a member of sudo", "carol", "user_rules", "fault", "the group sudo", nil, nil},
-		{"root", "root", "user_rules", "fault", "root", nil, nil},
-		{"a system user", "sysuser", "user_rules", "fault", "min_uid", nil, nil},
-		{"the service itself", "lab", "user_rules", "fault", "own user", nil, nil},
-		{"no such user", "nobody-here", "user_rules", "fault", "no such user", nil, nil},
-		{"no login shell", of("nologin"), "user_rules", "fault", "nologin", nil, nil},
 		{"a user removed", of("remove"), "user_rules", "fault", "no such user", nil, nil},
 		{"a user of the site's own list", "bob", "user_rules", "fault", "refuse_users", func(doc tree) {
 			caller(doc)["refuse_users"] = []any{"bob"}

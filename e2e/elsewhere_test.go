@@ -162,8 +162,6 @@ func TestDoctorElsewhere(t *testing.T) {
 		{"nobody listens", "ssh-sftp.yaml", "ssh_connection", "fault", "refused", func(_ *testing.T, doc tree) { ssh(doc)["port"] = 1 }},
 		{"the key is unknown", "ssh-sftp.yaml", "ssh_host_key", "fault", "none of the known_hosts files",
 			func(t *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{file(t, "other.example "+key+"\n")} }},
-		{"the key is another one", "ssh-sftp.yaml", "ssh_host_key", "fault", "another one than at",
-			func(t *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{file(t, h.Login.Address+" "+key+"\n")} }},
 		{"no known_hosts", "ssh-sftp.yaml", "ssh_files", "fault", "known_hosts",
 			func(_ *testing.T, doc tree) { ssh(doc)["known_hosts"] = []any{"/nonexistent/known_hosts"} }},
 		{"an open key", "ssh-sftp.yaml", "ssh_files", "fault", "mode 0644", func(t *testing.T, doc tree) {

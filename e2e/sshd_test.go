@@ -22,7 +22,8 @@ import (
 
 // at returns the settings to reach a server as a user.
 func (i sshInfo) at(to server, user string) remote.Config {
-	return remote.Config{Address: net.JoinHostPort(to.Address, fmt.Sprint(to.Port)), User: user, KnownHosts: []string{i.KnownHosts}, Key: i.Key}
+	return remote.Config{Address: net.JoinHostPort(to.Address, fmt.Sprint(to.Port)), User: user, KnownHosts: []string{i.KnownHosts},
+		Key: i.Key}
 }
 
 func hostAt(t testing.TB, c remote.Config) *remote.Host {
@@ -67,7 +68,8 @@ func TestLoginShells(t *testing.T) {
 	if !remote.NotStarted(err) {
 		t.Errorf("a profile that never ends: %v", err)
 	}
-	if _, err := hostAt(t, info.at(info.Login, "sftponly")).Run(t.Context(), remote.Call{Script: "true", Limit: 1, Once: true}); !remote.NotStarted(err) {
+	_, err = hostAt(t, info.at(info.Login, "sftponly")).Run(t.Context(), remote.Call{Script: "true", Limit: 1, Once: true})
+	if !remote.NotStarted(err) {
 		t.Errorf("a user without a shell: %v", err)
 	}
 }
