@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -128,47 +127,4 @@ func TestDoctor(t *testing.T) {
 				status, detail, next, e.Faults)
 		}
 	})
-}
-
-// proves CARD-01
-// short: operating it
-func TestConfigCheck(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "genomics")
-	s.ok(nil, "config", "check")
-	s.ok(nil, "config", "show")
-	site := host(s.dir) + "/site.yaml"
-	s.replace("site.yaml", "site: e2e", "site: E2E")
-	s.replace("site.yaml", "default_partition: main", "default_partition: main --uid=0")
-	s.replace("site.yaml", "floor_seconds: 1", "floor_seconds: 0")
-	s.replace("site.yaml", "path: /usr/bin/apptainer", "path: usr/bin/apptainer\n  sudo: true")
-	text := value(os.ReadFile(site))(t)
-	f := s.fails(2, "config", "check")
-	want := map[string]string{"site": "E2E", "slurm.default_partition": "main --uid", "watch.floor_seconds": "floor",
-		"apptainer.path": "usr/bin", "apptainer.sudo": "sudo"}
-	lines := strings.Split(string(text), "\n")
-	for _, p := range f.Details.Problems {
-		word, due := want[p.Field]
-		if !due {
-			t.Errorf("config check reports %+v, where nothing is broken", p)
-			continue
-		}
-		delete(want, p.Field)
-		if p.Rule == "" || p.Code == "" || p.File != s.dir+"/site.yaml" || p.Line < 1 || !strings.Contains(lines[p.Line-1], word) {
-			t.Errorf("config check reports %+v, want the line that is broken", p)
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("config check does not report %v, but %v", want, f)
-	}
-	// Every verb prints the same problems, and none starts anything.
-	if r := s.cli("runs", "list"); r.code != 2 || strings.Count(string(r.stderr), s.dir+"/site.yaml:") != 5 {
-		t.Errorf("%v, want exit 2 and five mistakes of the site file", r)
-	}
-	if _, err := os.Stat(host(s.dir) + "/runs"); err == nil {
-		t.Error("a folder was made")
-	}
-	if r := s.cli("config", "check", "--site", "/nothing"); r.code == 0 || r.code == 1 {
-		t.Errorf("%v, want an exit status for a file that is missing", r)
-	}
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -145,21 +144,4 @@ func TestBadPlans(t *testing.T) {
 			s.ends(s.submit(doc).RunID, "succeeded")
 		}
 	})
-}
-
-// Whole plans are for sites that allow them.
-//
-// proves ABI-20 ARC-06
-// short: every call passes the gate
-func TestRawPlansNeedPolicy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "genomics")
-	f := s.fails(4, "submit", s.plan(probePlan("nothing")))
-	if !strings.HasPrefix(f.Code, "POLICY-") || !strings.Contains(fmt.Sprint(f.Details.Problems), "POLICY-RAW-PLAN") {
-		t.Errorf("a whole plan where policy allows none fails with %v, want POLICY-RAW-PLAN", f)
-	}
-	var page runPage
-	if s.ok(&page, "runs", "list"); len(page.Runs) != 0 {
-		t.Errorf("after a refused plan runs list shows %+v, want nothing", page.Runs)
-	}
 }
