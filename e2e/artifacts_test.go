@@ -57,13 +57,6 @@ func TestArtifactRoundTrip(t *testing.T) {
 			t.Errorf("a text from standard input: %v, want it stored as TEXT under its label", r)
 		}
 	})
-	t.Run("identity", func(t *testing.T) { // the design's own example
-		r := s.cliWith(strings.NewReader("hello\n"), "artifact", "import", "-", "--label", "greeting", "--type", "TEXT", "--json")
-		var a artifactRow
-		if r.object(t, &a); a.ArtifactID != "art_183BZJHEYXMKZBB4A0X74BNFSS" {
-			t.Errorf("the design's example has the id %s, want art_183BZJHEYXMKZBB4A0X74BNFSS", a.ArtifactID)
-		}
-	})
 	t.Run("standard input", func(t *testing.T) { // of any kind, as it comes; too much of it leaves nothing
 		reads := value(os.ReadFile(host(data("aln.bam"))))(t)
 		var a, b artifactRow

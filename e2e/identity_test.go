@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 )
@@ -75,17 +74,4 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 		t.Errorf("with another version of the folder the call gives %v, want another run than %s", second,
 			first.RunID)
 	}
-	if f := s.fails(2, "config", "check", "--site", s.oldBind()); f.Code != "SITE-MISSING" || len(f.Details.Problems) != 2 ||
-		!strings.Contains(f.Details.Problems[0].Hint, "list that name under binds") {
-		t.Errorf("config check of binds without a version fails with %v %+v, want two problems with a hint", f,
-			f.Details.Problems)
-	}
-}
-
-// oldBind writes a copy of the site file with a bind in the older form, and returns its path.
-func (s *site) oldBind() string {
-	s.t.Helper()
-	text := value(os.ReadFile(host(s.dir) + "/site.yaml"))(s.t)
-	must(s.t, os.WriteFile(host(s.dir)+"/old.yaml", []byte(strings.Replace(string(text), "name: ref, version: v2, ", "", 1)), 0o644))
-	return s.dir + "/old.yaml"
 }
