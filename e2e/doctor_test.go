@@ -24,6 +24,22 @@ func (e examined) find(code string) (status, found, remedy string) {
 	return status, found, remedy
 }
 
+// healthy requires that these checks are ok, and that no other check but these of policy has a status that is bad. The
+// policy of the domain names an account that Slurm lacks.
+func (e examined) healthy(t *testing.T, bad, ofPolicy []string, codes ...string) {
+	t.Helper()
+	for _, f := range e.Findings {
+		if slices.Contains(bad, f.Status) && !slices.Contains(ofPolicy, f.Code) {
+			t.Errorf("doctor on a healthy site finds %+v, want none that is one of %q", f, bad)
+		}
+	}
+	for _, code := range codes {
+		if status, found, _ := e.find(code); status != "ok" {
+			t.Errorf("%s is %q: %s", code, status, found)
+		}
+	}
+}
+
 // doctor runs it; how it ends follows from what it found.
 func (s *site) doctor() examined {
 	s.t.Helper()
