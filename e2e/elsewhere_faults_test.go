@@ -56,68 +56,6 @@ func small(t *testing.T, runs, options string) {
 	t.Cleanup(func() { shell(t, "root", `umount "$1"`, runs) })
 }
 
-// doctor of a site elsewhere names faults of keys, of login shells, of SFTP servers and of far disks.
-//
-// proves SITE-03 OPS-02
-func TestDoctorElsewhereMore(t *testing.T) {
-	t.Parallel()
-	h := sshOf(t)
-	ssh := func(doc tree) tree { return doc["slurm"].(tree)["ssh"].(tree) }
-	signed := func(by string, options ...string) func(*testing.T, tree) {
-		return func(t *testing.T, doc tree) {
-			ssh(doc)["key"], ssh(doc)["certificate"] = certificate(t, by, options...)
-		}
-	}
-	server := func(options string) func(*testing.T, tree) { // the SFTP server of the certificate, with SFTP alone
-		return func(t *testing.T, doc tree) {
-			key, cert := certificate(t, h.UserCA, "-n", "lab", "-O", "force-command=/usr/lib/openssh/sftp-server "+options)
-			doc["storage"].(tree)["sftp"] = tree{"shell": false, "syncs_folders": true, "key": key, "certificate": cert}
-		}
-	}
-	runs := func(doc tree) string { return doc["storage"].(tree)["runs_dir"].(string) }
-	const near, far = "ssh-sftp.yaml", "ssh-sftp-dtn.yaml"
-	for _, x := range []farFault{
-		{"a certificate", near, "ssh_login", "ok", "logged in as lab", signed(h.UserCA, "-n", "lab")},
-		{"a certificate for later", near, "ssh_login", "fault", "is not valid before", signed(h.UserCA, "-n", "lab", "-V", "+1d:+2d")},
-		{"a certificate of an unknown authority", near, "ssh_login", "fault", "signed for lab", signed("", "-n", "lab")},
-		{"a certificate of another user", near, "ssh_login", "fault", "signed for bob", signed(h.UserCA, "-n", "bob")},
-		{"a profile that never ends", near, "ssh_shell", "fault", "did not start /bin/sh within", func(_ *testing.T, doc tree) {
-			ssh(doc)["user"] = "endless"
-		}},
-		{"a profile that asks gets empty answers", near, "ssh_shell", "ok", "a script ran as asks", func(_ *testing.T, doc tree) {
-			ssh(doc)["user"] = "asks"
-		}},
-		{"no shell", near, "ssh_shell", "fault", "/bin/sh", func(_ *testing.T, doc tree) { ssh(doc)["user"] = "sftponly" }},
-		{"a server without links", near, "sftp_server", "fault", "hardlink@openssh.com", server("-P hardlink")},
-		{"a server without renames", near, "sftp_server", "fault", "posix-rename@openssh.com", server("-P posix-rename")},
-		{"a server without fsync", near, "sftp_server", "fault", "fsync@openssh.com", server("-P fsync")},
-		{"a server without statvfs", near, "sftp_server", "warning", "statvfs@openssh.com", server("-P statvfs")},
-		{"few inodes", near, "disk_space_far", "fault", "inodes", func(t *testing.T, doc tree) {
-			small(t, runs(doc), "nr_inodes=100")
-		}},
-		{"a full disk", near, "runs_dir_write", "fault", "No space left on device", func(t *testing.T, doc tree) {
-			small(t, runs(doc), "size=64k")
-			shell(t, "lab", `head -c 65536 /dev/zero >"$1/full"`, runs(doc))
-		}},
-		{"a full disk with SFTP alone", near, "runs_dir_write", "fault", "a used-up quota", func(t *testing.T, doc tree) {
-			small(t, runs(doc), "size=64k")
-			shell(t, "lab", `head -c 65536 /dev/zero >"$1/full"`, runs(doc))
-			doc["storage"].(tree)["sftp"] = tree{"shell": false}
-		}},
-		{"a folder nobody may enter", near, "runs_dir", "fault", "may not look at the folder", func(_ *testing.T, doc tree) {
-			doc["storage"].(tree)["runs_dir"] = "/root/runs"
-		}},
-		{"no such name", far, "ssh_connection", "fault", "cannot be reached", func(_ *testing.T, doc tree) {
-			ssh(doc)["host"] = "login..invalid"
-		}},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			t.Parallel()
-			x.test(t)
-		})
-	}
-}
-
 // A host that allows one session on a connection is found before anything waits for another one. sshd is restarted, so this is not
 // parallel.
 //
