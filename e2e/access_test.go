@@ -99,6 +99,44 @@ func (s *site) nowhere(texts ...string) {
 	}
 }
 
+// The kernel identifies users of the host, each with the rights of the site file; others are rejected.
+//
+// short: every call passes the gate
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.replace("site.yaml", "domain_dir:", `  socket: `+s.dir+`/gw.sock
+access:
+  peers:
+    - user: alice
+      capabilities: [gateway, read, import, slurm]
+      projects: [hers]
+      accounts: [{project: "*", account: teaching}]
+domain_dir:`)
+	s.serve()
+	if f := s.user("bob", nil, "runs", "list").failure(t, 4); f.Code != "unauthenticated" {
+		t.Errorf("runs list by bob, whom the site file does not name, fails with %v, want unauthenticated", f)
+	}
+	var page runPage
+	s.user("alice", nil, "runs", "list").object(t, &page)
+	own := s.submit(probePlan("nothing"))
+	s.user("alice", nil, "get", own.RunID).failure(t, 3)
+	// Her jobs charge her account, which policy does not allow here; the site's default is not hers to charge.
+	if f := s.user("alice", nil, "submit", s.plan(probePlan("exit", "3"))).failure(t, 4); f.Code != "account_denied" {
+		t.Errorf("submit by alice fails with %v, want account_denied", f)
+	}
+	if f := s.user("alice", nil, "run", "probe.words", "--param", "word=x").failure(t, 4); f.Code != "POLICY-ACCOUNT" {
+		t.Errorf("run by alice fails with %v, want POLICY-ACCOUNT", f)
+	}
+	var events struct {
+		Events []struct{ Principal string }
+	}
+	s.ok(&events, "events", "list", "--principal", "user:alice")
+	if len(events.Events) != 5 { // list, get, submit, and of run: show and the call
+		t.Errorf("the records have %d calls by alice, want 5", len(events.Events))
+	}
+}
+
 // A call that needs consent by policy waits for it, runs once after the approval, and returns an error after a denial.
 //
 // proves HTC-07
