@@ -27,7 +27,7 @@ func (m ManPages) Run(a *Shell, model *kong.Kong) error {
 	return nil
 }
 
-// exitStatuses explains the exit statuses. docs/run/operations.md has the same table.
+// exitStatuses explains the exit statuses. docs/reference/exit-statuses.md has the same table.
 var exitStatuses = []struct {
 	status  int
 	meaning string

@@ -156,11 +156,11 @@ func TestSiteAndDomain(t *testing.T) {
 	}
 }
 
-// docs/run/operations.md lists every check, as the list has it.
+// docs/reference/doctor.md lists every check, as the list has it.
 //
 // proves OPS-02
 func TestTableOfChecks(t *testing.T) {
-	text, err := os.ReadFile("../docs/run/operations.md")
+	text, err := os.ReadFile("../docs/reference/doctor.md")
 	must(t, err)
 	var want strings.Builder
 	want.WriteString("| code | looks at | proves | at start-up |\n|---|---|---|---|\n")
@@ -172,7 +172,7 @@ func TestTableOfChecks(t *testing.T) {
 		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Code, k.Where, k.Proves, early)
 	}
 	if !strings.Contains(string(text), want.String()) {
-		t.Errorf("docs/run/operations.md has to contain\n%s", want.String())
+		t.Errorf("docs/reference/doctor.md has to contain\n%s", want.String())
 	}
 }
 

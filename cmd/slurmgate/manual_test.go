@@ -85,10 +85,11 @@ func readPage(t *testing.T, name, text string) string {
 	return strings.Join(strings.Fields(string(plain)), " ")
 }
 
-// exitStatuses reads the table of docs/run/operations.md, which the manual repeats.
+// exitStatuses reads the table of docs/reference/exit-statuses.md, which the manual repeats.
 func exitStatuses(t *testing.T) (out []string) {
 	t.Helper()
-	text := value(os.ReadFile("../../docs/run/operations.md"))(t)
+	text, err := os.ReadFile("../../docs/reference/exit-statuses.md")
+	must(t, err)
 	_, table, _ := strings.Cut(string(text), "## Exit status of the command line")
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.Trim(cells[1], " 0123456789") == "" {
@@ -96,7 +97,7 @@ func exitStatuses(t *testing.T) (out []string) {
 		}
 	}
 	if len(out) < 10 {
-		t.Errorf("docs/run/operations.md has %d exit statuses", len(out))
+		t.Errorf("docs/reference/exit-statuses.md has %d exit statuses", len(out))
 	}
 	return out
 }
