@@ -51,7 +51,7 @@ type Limits struct {
 	ProjectImports int `yaml:"project_imports" default:"200000" min:"1" max:"100000000"`
 
 	// Runs in flight, of a project and of a caller in all projects together: sent to Slurm and not known to have ended. A further run
-	// waits for its turn (project_limit, caller_limit). docs/run/operations.md, "Shares and caps", says more. 0 is no limit; so it is for
+	// waits for its turn (project_limit, caller_limit). docs/run/limits.md, "Caps", says more. 0 is no limit; so it is for
 	// the next four.
 	ProjectRunsInFlight int `yaml:"project_runs_in_flight" min:"0" max:"1000000"`
 	CallerRunsInFlight  int `yaml:"caller_runs_in_flight" min:"0" max:"1000000"`

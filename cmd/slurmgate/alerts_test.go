@@ -97,7 +97,7 @@ var (
 )
 
 // Every metric and label that the rules and the dashboard name is on the metrics page of a real gateway, and every runbook is a section of
-// docs/run/operations.md.
+// a page in docs/run.
 //
 // proves OPS-03
 func TestAlertsNameWhatExists(t *testing.T) {
@@ -147,12 +147,17 @@ func TestAlertsNameWhatExists(t *testing.T) {
 	if used < 40 {
 		t.Errorf("only %d names were found", used)
 	}
-	manual := value(os.ReadFile("../../docs/run/operations.md"))(t)
 	anchors := map[string]bool{}
-	for _, line := range strings.Split(string(manual), "\n") {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "##") {
-			slug := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
-			anchors["docs/run/operations.md#"+strings.ReplaceAll(slug, " ", "-")] = true
+	pages, err := filepath.Glob("../../docs/run/*.md")
+	must(t, err)
+	for _, page := range pages {
+		manual, err := os.ReadFile(page)
+		must(t, err)
+		for _, line := range strings.Split(string(manual), "\n") {
+			if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "##") {
+				slug := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
+				anchors[strings.TrimPrefix(page, "../../")+"#"+strings.ReplaceAll(slug, " ", "-")] = true
+			}
 		}
 	}
 	for _, a := range alerts(t) {
