@@ -158,7 +158,7 @@ func (x *Exam) unknownRuns(ctx context.Context, dir string, names []string) []Re
 		}
 	}
 	if n > 0 {
-		return bad("restore the newer ledger; if it is lost, docs/run/operations.md, \"Restore\", says what to do with each run",
+		return bad("restore the newer ledger; if it is lost, docs/run/backup.md, \"Restore\", says what to do with each run",
 			"%s has %s that this ledger does not know, such as %s: an older ledger was restored, or another gateway used the folder", dir,
 			plural(n, "run"), unknownRun)
 	}
