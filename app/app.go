@@ -37,7 +37,7 @@ type Gateway struct {
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
-	Aside   string                                                               // folder of records for the ledger; "": no folder
+	Spill   string                                                               // folder of records for the ledger; "": no folder
 	Words   gate.Words                                                           // of the gate
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one tool
 

@@ -60,7 +60,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
-		Aside: gate.Aside{Dir: g.Aside, Written: g.Ledger.Recorded}, Promises: g.Ledger,
+		Spill: gate.Spill{Dir: g.Spill, Written: g.Ledger.Recorded}, Promises: g.Ledger,
 		Owners: owners{g.Ledger}, Supposer: g, Artifacts: artifacts{g}, Words: g.Words, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err

@@ -27,7 +27,7 @@ type Config struct {
 	Together  int    // concurrent calls that policy allows; 0: no limit
 	Limits    Limits // of concurrent calls
 	Journal   Journal
-	Aside     Aside
+	Spill     Spill
 	Promises  Promises
 	Owners    Owners
 	Supposer  Supposer
@@ -84,10 +84,10 @@ func New(c Config) *Gate {
 		rand.Read(g.key) // never fails (Go 1.24)
 	}
 	g.checks, g.endChecks = context.WithCancel(context.Background())
-	counts := &tally{}
+	counts := &refusalCounts{}
 	if c.Journal != nil {
-		a, left := openAside(c.Aside, g.log)
-		if counts, left = openTally(c.Aside, a, left); len(left) > 0 {
+		a, left := openSpill(c.Spill, g.log)
+		if counts, left = openRefusalCounts(c.Spill, a, left); len(left) > 0 {
 			g.log.Info("records of calls that the process before had answered are written now", "records", len(left))
 		}
 		g.journal = newJournal(c.Journal, a, left, g.log)

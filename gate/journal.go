@@ -12,7 +12,7 @@ import (
 
 // The journal writes records in the background, many at a time. A call that may have changed something waits until
 // its record is on the disk; a read-only call is answered at once, and its record follows within [linger]. Until then
-// it is in a file next to the ledger ([aside]), which survives a SIGKILL; a machine that fails can lose the records
+// it is in a file next to the ledger ([spill]), which survives a SIGKILL; a machine that fails can lose the records
 // of the read-only calls of that time, and no others. A record that cannot be written is tried again, also for a few
 // seconds when the gateway stops; while there is no room for records, calls are refused. A record the ledger refuses
 // is dropped, and its call is answered as not recorded.
@@ -28,7 +28,7 @@ const (
 
 type journal struct {
 	store Journal
-	aside *aside
+	spill *spill
 	log   *slog.Logger
 	room  chan struct{} // a token for each record that waits, up to maxQueued
 	in    chan queued
@@ -41,13 +41,13 @@ type journal struct {
 type queued struct {
 	record Record
 	inRoom bool       // it has a token
-	in     *asideFile // it is kept there too; nil: nowhere
+	in     *spillFile // it is kept there too; nil: nowhere
 	done   chan error // gets the outcome; nil: the caller does not wait
 }
 
 // newJournal begins with what an earlier process left.
-func newJournal(store Journal, a *aside, left []queued, log *slog.Logger) *journal {
-	j := &journal{store: store, aside: a, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, 2*maxQueued),
+func newJournal(store Journal, a *spill, left []queued, log *slog.Logger) *journal {
+	j := &journal{store: store, spill: a, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, 2*maxQueued),
 		done: make(chan struct{})}
 	go j.write(left)
 	return j
@@ -91,7 +91,7 @@ func (j *journal) keep(r Record, wait bool) error {
 	default: // the room was taken after the call was admitted
 	}
 	if !wait {
-		k.in = j.aside.put(r)
+		k.in = j.spill.put(r)
 	}
 	j.in <- k
 	j.mu.RUnlock()
@@ -114,7 +114,7 @@ func (j *journal) close() {
 
 func (j *journal) write(left []queued) {
 	defer close(j.done)
-	defer j.aside.close()
+	defer j.spill.close()
 	var behind []queued // not yet written; their callers no longer wait
 	for batch := range slices.Chunk(left, maxBatch) {
 		behind = append(behind, j.commit(batch)...)
@@ -198,7 +198,7 @@ func (j *journal) commit(batch []queued) (behind []queued) {
 		if batch[i].inRoom {
 			<-j.room
 		}
-		j.aside.written(batch[i].in)
+		j.spill.written(batch[i].in)
 	}
 	return behind
 }

@@ -22,7 +22,7 @@ import (
 //
 // A window is a minute; while a source continues, each is twice as long as the one before, up to a quarter of an
 // hour. Sources beyond a fixed number are counted together. The counts are in a file next to the ledger too
-// ([tally]), before the call is answered.
+// ([refusalCounts]), before the call is answered.
 
 // unknownCaller begins the principal of a request whose caller could not be identified; "@" and the source follow.
 const unknownCaller = "unauthenticated@"
@@ -65,7 +65,7 @@ type refused struct {
 type refusal struct {
 	more   int64 // not recorded yet
 	taken  int64 // being recorded
-	slot   int   // of the tally, while calls are counted
+	slot   int   // in refusalCounts, while calls are counted
 	last   refused
 	window time.Duration
 	end    *time.Timer
@@ -84,14 +84,14 @@ type refusals struct {
 	spares map[string]*spare
 	now    func() time.Time
 	record func(r refused, count int64) bool // false: there is no room
-	tally  *tally                            // under mu
-	bare   func(r refused) (Record, error)   // for the tally
+	counts *refusalCounts                    // under mu
+	bare   func(r refused) (Record, error)   // for counts
 
 	flushing sync.WaitGroup // counted under mu
 }
 
-func newRefusals(now func() time.Time, record func(refused, int64) bool, t *tally, bare func(refused) (Record, error)) *refusals {
-	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record, tally: t, bare: bare}
+func newRefusals(now func() time.Time, record func(refused, int64) bool, t *refusalCounts, bare func(refused) (Record, error)) *refusals {
+	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record, counts: t, bare: bare}
 }
 
 // own takes one of the records in the principal's allowance; false when the allowance is used up.
@@ -155,9 +155,9 @@ func (r *refusals) count(k refusalKey, one *refusal, c refused) {
 	one.more++
 	one.last = c
 	if one.slot < 0 {
-		one.slot = r.tally.take(r.bare(k.of(c)))
+		one.slot = r.counts.take(r.bare(k.of(c)))
 	} else {
-		r.tally.count(one.slot, one.more+one.taken)
+		r.counts.count(one.slot, one.more+one.taken)
 	}
 }
 
@@ -205,7 +205,7 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 	}
 	n, c := one.more, one.last
 	if n == 0 && one.taken == 0 { // the series has ended
-		r.tally.end(one.slot)
+		r.counts.end(one.slot)
 		delete(r.open, k)
 		r.mu.Unlock()
 		return true
@@ -230,7 +230,7 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 		one.more += n
 		return false
 	}
-	r.tally.count(one.slot, one.more+one.taken)
+	r.counts.count(one.slot, one.more+one.taken)
 	return true
 }
 
@@ -256,7 +256,7 @@ func (r *refusals) close() {
 		one.end.Stop()
 		any = any || one.more+one.taken > 0
 	}
-	r.tally.close(any)
+	r.counts.close(any)
 	r.mu.Unlock()
 }
 

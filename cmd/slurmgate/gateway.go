@@ -119,7 +119,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
-	g.app.Revoked, g.app.Aside, g.app.ProjectUser, g.app.Person = g.revoked, s.Gateway.StateDir, g.access.ProjectUser, g.access.Person
+	g.app.Revoked, g.app.Spill, g.app.ProjectUser, g.app.Person = g.revoked, s.Gateway.StateDir, g.access.ProjectUser, g.access.Person
 	if err = g.app.OpenGate(ctx); err != nil {
 		return g, err
 	}

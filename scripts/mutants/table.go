@@ -69,7 +69,7 @@ var table = []mutant{
 `, "", "toolpack", "TestDockerPlans"},
 	{"worker-without-default-timeout", "app/services.go", `	return time.Duration(g.Policy.DefaultTimeoutSec) * time.Second`,
 		`	return time.Hour`, "app", "TestDefaultTimeoutOfWorkers"},
-	{"array-waits-on", "run/parties.go", `		case <-last.C:
+	{"array-waits-on", "run/pendingarrays.go", `		case <-last.C:
 `, "", "run", "TestPartyLeavesInTime"},
 	{"image-configuration-unchecked", "apptainer/oci/resolve.go", `hex.EncodeToString(sum[:]) != d.Digest.Hex {
 		return nil, lie("the registry sent other bytes than those of " + what)`, `hex.EncodeToString(sum[:]) == "" {

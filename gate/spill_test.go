@@ -24,7 +24,7 @@ func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
 	look := tool("test.look", func(context.Context, Call) (any, error) { return map[string]any{"text": "<a & b>"}, nil })
 	look.SideEffect = Read
 	r := value(NewRegistry(look))(t)
-	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil)), Aside: Aside{dir,
+	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil)), Spill: Spill{dir,
 		func(_ context.Context, r Record) (bool, error) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -158,10 +158,10 @@ func TestAsideAfterAStop(t *testing.T) {
 // While calls never pause, the files stay small: the second takes over, and the first is emptied when its records are in the journal.
 func TestAsideStaysSmall(t *testing.T) {
 	dir := t.TempDir()
-	a, _ := openAside(Aside{Dir: dir}, slog.New(slog.DiscardHandler))
+	a, _ := openSpill(Spill{Dir: dir}, slog.New(slog.DiscardHandler))
 	defer a.close()
 	record := Record{Chain: Looks, ToolCallID: "x", Event: []byte(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<16)))}
-	var queue []*asideFile
+	var queue []*spillFile
 	most := int64(0)
 	for range 400 {
 		if queue = append(queue, a.put(record)); len(queue) > 8 { // there are always some that the journal does not have
@@ -180,8 +180,8 @@ func TestAsideThatCannotBeWritten(t *testing.T) {
 	for dir, spoil := range map[string]func(*Gate){
 		filepath.Join(t.TempDir(), "none"): func(*Gate) {},
 		t.TempDir(): func(g *Gate) { // every write fails
-			g.journal.aside.files[0].f.Close()
-			g.refusals.tally.f.Close()
+			g.journal.spill.files[0].f.Close()
+			g.refusals.counts.f.Close()
 		},
 	} {
 		var log bytes.Buffer
@@ -207,12 +207,12 @@ func TestAsideThatCannotBeWritten(t *testing.T) {
 
 // An impossible slot is read as empty.
 func FuzzSlot(f *testing.F) {
-	f.Add(make([]byte, tallySlot))
+	f.Add(make([]byte, countSlot))
 	f.Fuzz(func(t *testing.T, slot []byte) {
-		if len(slot) < tallyHead {
+		if len(slot) < countHead {
 			return
 		}
-		if r, ok := readSlot(append(slot, make([]byte, tallySlot)...)[:tallySlot]); ok && (r.Count < 1 || len(r.Event) == 0) {
+		if r, ok := readSlot(append(slot, make([]byte, countSlot)...)[:countSlot]); ok && (r.Count < 1 || len(r.Event) == 0) {
 			t.Errorf("readSlot(%x) gave %d calls and an event of %d bytes, want at least 1 of each", slot, r.Count, len(r.Event))
 		}
 	})

@@ -14,15 +14,15 @@ import (
 	"sync"
 )
 
-// Aside says where records of calls that do not wait for the journal are stored until it has them, so that they
+// Spill says where records of calls that do not wait for the journal are stored until it has them, so that they
 // survive the end of the gateway's process.
-type Aside struct {
+type Spill struct {
 	Dir string // of the files; "": records that are not written yet end with the process
 	// Written reports whether the journal has the record. It is asked at start-up, about the records that an earlier process left.
 	Written func(context.Context, Record) (bool, error)
 }
 
-// aside stores the records of calls that are answered before their record is in the journal. Each record is appended
+// spill stores the records of calls that are answered before their record is in the journal. Each record is appended
 // to one of two files before the answer, without a sync: it survives the end of the process, not that of the machine.
 // A file is emptied when the journal has all its records; while calls never pause, the other takes over from
 // asideMost bytes on. The next process passes the remaining records to the journal.
@@ -30,19 +30,19 @@ type Aside struct {
 //	looks-1.waiting, looks-2.waiting: one line of JSON for each record
 //
 // A write that fails is logged once and delays no call.
-type aside struct {
+type spill struct {
 	log *slog.Logger
 	on  bool
 	new func(Record) bool // whether what an earlier process left is to be recorded
 
 	mu     sync.Mutex
-	files  [2]asideFile
-	active *asideFile
+	files  [2]spillFile
+	active *spillFile
 
 	failed sync.Once
 }
 
-type asideFile struct {
+type spillFile struct {
 	f       *os.File // nil: no file
 	size    int64
 	waiting int // its records that the journal does not have
@@ -50,9 +50,9 @@ type asideFile struct {
 
 const asideMost = 1 << 20
 
-// openAside opens the files and returns what an earlier process left in them, oldest first.
-func openAside(c Aside, log *slog.Logger) (a *aside, left []queued) {
-	a = &aside{log: log}
+// openSpill opens the files and returns what an earlier process left in them, oldest first.
+func openSpill(c Spill, log *slog.Logger) (a *spill, left []queued) {
+	a = &spill{log: log}
 	a.active = &a.files[0]
 	if c.Dir == "" {
 		return a, nil
@@ -94,7 +94,7 @@ func openAside(c Aside, log *slog.Logger) (a *aside, left []queued) {
 }
 
 // open reads the records in the file. The last line may be torn; the next record takes its place.
-func (f *asideFile) open(path string) (records []Record, err error) {
+func (f *spillFile) open(path string) (records []Record, err error) {
 	if f.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (f *asideFile) open(path string) (records []Record, err error) {
 }
 
 // put keeps a record, before its call is answered, and returns the file that has it: nil where none could take it.
-func (a *aside) put(r Record) *asideFile {
+func (a *spill) put(r Record) *spillFile {
 	if !a.on {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (r Record) line() ([]byte, error) {
 	return bytes.Join(append(parts, []byte("}\n")), nil), nil
 }
 
-func (a *aside) other() *asideFile {
+func (a *spill) other() *spillFile {
 	if a.active == &a.files[0] {
 		return &a.files[1]
 	}
@@ -174,7 +174,7 @@ func (a *aside) other() *asideFile {
 }
 
 // written empties the file when the journal has all its records.
-func (a *aside) written(f *asideFile) {
+func (a *spill) written(f *spillFile) {
 	if f == nil {
 		return
 	}
@@ -185,7 +185,7 @@ func (a *aside) written(f *asideFile) {
 	}
 }
 
-func (a *aside) empty(f *asideFile) {
+func (a *spill) empty(f *spillFile) {
 	if f.f == nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (a *aside) empty(f *asideFile) {
 	f.size = 0
 }
 
-func (a *aside) fail(err error) {
+func (a *spill) fail(err error) {
 	a.failed.Do(func() {
 		a.log.Error("records of answered calls cannot be kept in gateway.state_dir next to the ledger; a SIGKILL may lose the last of them",
 			"err", err)
@@ -204,7 +204,7 @@ func (a *aside) fail(err error) {
 }
 
 // close leaves what the journal could not write to the next process.
-func (a *aside) close() {
+func (a *spill) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.files {
