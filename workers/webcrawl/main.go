@@ -1,4 +1,4 @@
-// Command webcrawl is a sample service worker (docs/tools/workers.md). It serves two tools, scrape and crawl, and has
+// Command webcrawl is a sample service worker (docs/tools/running-workers.md). It serves two tools, scrape and crawl, and has
 // them done by an HTTP API in the manner of Firecrawl, to which it authenticates with a bearer key. Only this process has the key.
 //
 //	POST /run          input.mode selects the tool: scrape (default) or crawl
