@@ -243,7 +243,7 @@ func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site
 			}
 		}
 	}
-	allowed := cmp.Or(strings.Join(offered, ", "), "there is none")
+	allowed := cmp.Or(strings.Join(offered, ", "), "no folder")
 	return nil, site.InPlace{}, &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: artifact.ImportRoot, Field: "path",
 		Rule: "below a folder of storage.in_place that belongs to the project: " + allowed,
 		Msg:  fault.Quote(file, 200) + " is not where files may stay",

@@ -56,7 +56,7 @@ func (g *Gateway) opensPath(ctx context.Context, c gate.Call, s *site.Site, shar
 }
 
 // loginOf returns the caller's Unix user on a site, or if s is nil on the first cluster that runs jobs as their
-// callers, and that cluster. user is empty where there is none.
+// callers, and that cluster. user may be empty.
 func (g *Gateway) loginOf(ctx context.Context, c gate.Call, s *site.Site) (cluster, user string, err error) {
 	if g.UnixUser == nil {
 		return "", "", nil

@@ -98,7 +98,7 @@ func (g *Gateway) Operations() []Operation {
 		[]Operation{g.progress(), verification(), g.finding(), g.traces()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
-// Find returns the operation with an id; ok is false if there is none.
+// Find returns the operation with an id; ok is false if absent.
 func (g *Gateway) Find(id string) (o Operation, ok bool) {
 	list := g.Operations()
 	i := slices.IndexFunc(list, func(o Operation) bool { return o.ID == id })

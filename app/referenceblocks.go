@@ -32,7 +32,7 @@ func (r ReferenceAnswer) Says() blocks.Document {
 		projects = "projects " + strings.Join(r.ProjectIDs, ", ")
 	}
 	facts := blocks.List("reference", r.Name, "value", r.Value, "type", r.Type, "label", blocks.Data(r.Label),
-		"size", fmt.Sprintf("%d bytes", r.SizeBytes), "checksum", "sha256:"+r.SHA256, "about", blocks.Data(r.Description), "lies", place,
+		"size", fmt.Sprintf("%d bytes", r.SizeBytes), "checksum", "sha256:"+r.SHA256, "about", blocks.Data(r.Description), "location", place,
 		"for", projects, "problem", (*blocks.Reason)(r.Problem), "added", blocks.Say("%v by %v", r.AddedAt, r.AddedBy))
 	for _, v := range r.Versions {
 		facts.Facts = append(facts.Facts, blocks.Fact{Name: "earlier",

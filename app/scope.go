@@ -26,7 +26,7 @@ func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 }
 
 // inputProject returns the project of the first artifact, or output of a run, among a call's inputs, or the caller's
-// own if there is none. params are the arguments that are inputs, in their order; texts in other arguments are
+// own if it has none. params are the arguments that are inputs, in their order; texts in other arguments are
 // ignored.
 func (g *Gateway) inputProject(ctx context.Context, c gate.Call, params []string) (string, error) {
 	args, _ := c.Value.(map[string]any)

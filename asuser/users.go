@@ -241,7 +241,7 @@ func (u *Users) place(ctx context.Context, user, runID string) (*login, error) {
 	}
 }
 
-// taken returns a user's login, created if there is room, or nil if there is none. The caller holds mu.
+// taken returns a user's login, created if there is room, or nil. The caller holds mu.
 func (u *Users) taken(user string) (*login, error) {
 	if u.closed {
 		return nil, fault.New(fault.Transport, "closing", "the gateway is closing").WithRetry(5)

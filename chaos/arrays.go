@@ -39,7 +39,7 @@ func parseSizes(text string) (list []int, err error) {
 }
 
 // withMates gives cases mates: each number of runs to as many cases of each transport. Nothing else of a case
-// changes, but every second one with mates has a seam of arrays instead of its own.
+// changes, but every second one with mates has a seam of arrays instead.
 func withMates(seed uint64, list []testCase, sizes []int, transports int) []testCase {
 	next := 0
 	for i := range list {

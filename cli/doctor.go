@@ -72,7 +72,7 @@ func (c Doctor) print(w io.Writer, r app.DoctorAnswer) {
 	}
 }
 
-// examine makes the call through the site's gate. Without a site file there is none, and nothing to start a job on.
+// examine makes the call through the site's gate. Without a site file there is no gate, and nothing to start a job on.
 func (a *Shell) examine(ctx context.Context, args app.DoctorArgs, r *app.DoctorAnswer) error {
 	var unrecorded error
 	a.Host.Examine = func(ctx context.Context, args app.DoctorArgs) app.DoctorAnswer {

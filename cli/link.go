@@ -79,7 +79,7 @@ func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) erro
 }
 
 // reopen replaces a client whose gateway is gone, unless another call has done so already. It reports whether there is
-// another gateway now: there is none after this process was the gateway itself, or has closed the link. A service that
+// another gateway now: the link has none after this process was the gateway itself, or has closed the link. A service that
 // starts again has lockPatience for it.
 func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
 	select {
@@ -145,7 +145,7 @@ func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own
 	return c, own, err
 }
 
-// Reach dials the gateway at a socket. Where there is none it calls instead and returns no client; it repeats that
+// Reach dials the gateway at a socket. Without a gateway it calls instead and returns no client; it repeats that
 // while another process starts or stops being the gateway, for lockPatience for each process.
 func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) (*httpapi.Client, error) {
 	holder, patience := "", time.Time{}

@@ -9,7 +9,7 @@ import (
 	"slurmgate/site"
 )
 
-// operation returns one of the gateway's own operations by id; zero if there is none.
+// operation returns one of the gateway's own operations by id; zero if absent.
 func operation(h app.Host, id string) app.Operation {
 	o, _ := (&app.Gateway{Host: h}).Find(id)
 	return o

@@ -42,7 +42,7 @@ func specials() []special {
 // operations lists what the operations of every gateway declare, once for all steps.
 var operations = sync.OnceValue(func() []app.Operation { return new(app.Gateway).Operations() })
 
-// operationOf finds the operation of a step by its id or its verb; nil: there is none.
+// operationOf finds the operation of a step by its id or its verb; nil: not found.
 func operationOf(verb string) *app.Operation {
 	all := operations()
 	for i := range all {
@@ -100,7 +100,7 @@ func CommandLine(s fault.Step) string {
 	return line
 }
 
-// commandNode finds a command in the grammar; nil: there is none. Only the verb that it begins with is parsed.
+// commandNode finds a command in the grammar; nil: not found. Only the verb that it begins with is parsed.
 func commandNode(command string) *kong.Node {
 	verb, rest, _ := strings.Cut(command, " ")
 	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[Verbs]()), reflect.VisibleFields(reflect.TypeFor[SiteVerbs]())) {

@@ -117,7 +117,7 @@ func TestRagxRefused(t *testing.T) {
 	}
 }
 
-// The result of any toolpack and schema loads, or there is none.
+// The result of any toolpack and schema loads, or there is no result.
 func FuzzFromRagx(f *testing.F) {
 	for _, in := range testFiles(f, "testdata/ragx") {
 		f.Add(in.Data, []byte(`{"$ref":"#x"}`))

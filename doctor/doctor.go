@@ -35,7 +35,7 @@ type Config struct {
 	MayStart func(context.Context, *site.Site) error
 	// As returns the means to check a cluster as one user, with the signer's certificates.
 	As func(s *site.Site, user string) (AsUser, error)
-	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
+	// OpenBooks opens the ledger for reading; fs.ErrNotExist if absent.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit returns how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64

@@ -36,7 +36,7 @@ const ledgerCode, ledgerRuns = "ledger", "ledger_runs_dir"
 // ledgerChecks returns the checks of the ledger's records about this site.
 func ledgerChecks() []Check {
 	return []Check{{
-		Code: ledgerCode, Proves: "This program can read the ledger; where there is none, nothing shows that there was one.", Where: Gateway,
+		Code: ledgerCode, Proves: "This program can read the ledger; if it is missing, nothing shows that there was one.", Where: Gateway,
 		Needs: []string{stateDir, "state_files"}, Remedy: "mount the disk of gateway.state_dir, correct gateway.state_dir, or restore a backup",
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if err := x.MayStart(ctx, x.Site); errors.Is(err, fs.ErrPermission) {

@@ -44,7 +44,7 @@ var (
 	// whether a program that is killed has said something depends on the moment
 	lastWords = regexp.MustCompile(`\bstderr art_[0-9A-Z]{26}; `)
 	cursors   = regexp.MustCompile(`cursor "[^"]+"`)
-	unfit     = regexp.MustCompile(`"?Not ready yet|goes on without this chat|Rows wait`)
+	unfit     = regexp.MustCompile(`"?Not ready yet|continues without this chat|Rows wait`)
 )
 
 // shown replaces the parts of an answer that differ each time.

@@ -34,7 +34,7 @@ type Record struct {
 	Receipt []byte      // DSSE envelope; nil where the run has none
 	Key     receipt.Key // that signed the receipt
 	Signer  receipt.Signer
-	Output  []byte // of a worker's call: its answer; nil where it is an artifact, or there is none
+	Output  []byte // of a worker's call: its answer; nil if it is an artifact, or absent
 }
 
 // Run is run.json.

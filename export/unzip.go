@@ -85,7 +85,7 @@ func endOfDirectory(r io.ReaderAt, size int64) (records, length, at int64, err e
 func readCentral(in *bufio.Reader) (e entry, n int64, err error) {
 	h := make([]byte, centralHeader)
 	if _, err := io.ReadFull(in, h); err != nil || le.Uint32(h) != 0x02014b50 {
-		return e, 0, errors.New("there is none")
+		return e, 0, errors.New("it is missing")
 	}
 	nameLen := int(le.Uint16(h[28:]))
 	rest := make([]byte, nameLen+int(le.Uint16(h[30:]))+int(le.Uint16(h[32:])))

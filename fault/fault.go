@@ -156,7 +156,7 @@ func Invalid(msg string, problems ...Problem) *Error {
 	return &Error{Kind: Validation, Msg: msg, Problems: problems}
 }
 
-// KindOf returns the kind of the outermost *Error in the chain, Internal when there is none.
+// KindOf returns the kind of the outermost *Error in the chain, Internal if absent.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -16,7 +16,7 @@ const bgzfEnd = "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\x06\x00\x42\x43\x02\x0
 
 var errNotBGZF = errors.New("it does not begin with a BGZF block")
 
-// gzipExtra returns the extra field of the gzip header that r reads next; nil when there is none or it is cut off.
+// gzipExtra returns the extra field of the gzip header that r reads next; nil if absent or it is cut off.
 func gzipExtra(r *bufio.Reader) []byte {
 	head, _ := r.Peek(12)
 	if len(head) < 12 || string(head[:3]) != magicGzip || head[3]&4 == 0 {

@@ -56,7 +56,7 @@ func WithoutPayloads(event json.RawMessage) (json.RawMessage, error) {
 	return plan.Marshal(e)
 }
 
-// firstRef returns the handle of a payload, or other where there is none.
+// firstRef returns the handle of a payload, or other without one.
 func firstRef(kept string, other *string) *string {
 	if kept != "" {
 		return &kept

@@ -59,7 +59,7 @@ func newConns(l Limits) *conns { return &conns{Limits: l, owners: map[string]*ho
 // anonymous returns the name of the owner of a connection before its first request. No caller's key begins like this.
 func anonymous(source string) string { return "?" + source }
 
-// enter makes room for a connection and adds it. It returns nil if there is none: every connection serves a request.
+// enter makes room for a connection and adds it. It returns nil if there is no room: every connection serves a request.
 func (t *conns) enter(c net.Conn, source string, uid int) *conn {
 	n := &conn{Conn: c, table: t, source: source, uid: uid}
 	t.mu.Lock()

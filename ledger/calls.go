@@ -60,7 +60,7 @@ func (c *chained) fields() []any {
 }
 
 // hash chains one call to the one before it: SHA-256(prev + canonical {address, at, chain, count, event, face, principal, principal_id,
-// seq}), without a count of 1, and without address, face and principal_id where there is none. The event is canonical.
+// seq}), without a count of 1, and without address, face and principal_id if absent. The event is canonical.
 func (c chained) hash(prev string) string {
 	optional := func(key, value string) string {
 		if value == "" {

@@ -114,7 +114,7 @@ func (l *Ledger) Seq(ctx context.Context, runID string) (seq int64, err error) {
 	return seq, storage(err)
 }
 
-// newestEvent is the number of the newest event of any run, 0 when there is none.
+// newestEvent is the number of the newest event of any run, 0 if absent.
 const newestEvent = "SELECT coalesce(max(seq), 0) FROM events"
 
 // Newest returns the number of the newest event of any run, 0 for a ledger without events.

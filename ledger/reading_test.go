@@ -16,7 +16,7 @@ import (
 //
 // proves OPS-01
 func TestOpenToRead(t *testing.T) {
-	const owner = 65534 // nobody
+	const owner = 65534 // of user nobody
 	for _, crashed := range []bool{false, true} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "ledger.db")

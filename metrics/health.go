@@ -25,7 +25,7 @@ type Site struct {
 	Up     bool             // it is open, and its files can be reached; a separate figure is for its Slurm
 	Opened bool             // since the gateway started
 	Runs   map[string]int64 // unfinished ones, by phase
-	Budget *Budget          // nil where there is none, and before the site is open
+	Budget *Budget          // nil without a budget, and before the site is open
 	Links  []Link
 }
 

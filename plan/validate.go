@@ -37,7 +37,7 @@ type Rules struct {
 	// not checked.
 	Image func(name, digest string) string
 	// Pulled returns the digest (sha256:<64 hex>) of the SIF file made from an image of a registry, which is named by
-	// REPO@sha256:<64 hex>, or the reason why there is none; nil: a plan cannot name such an image.
+	// REPO@sha256:<64 hex>, or the reason why it cannot be named; nil: a plan cannot name such an image.
 	Pulled func(ref string) (digest, msg string)
 	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id. Types that
 	// were valid then are accepted.

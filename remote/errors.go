@@ -102,7 +102,7 @@ func (c Config) credential() string {
 // fingerprint formats a host key as ssh-keygen -l does.
 func fingerprint(key ssh.PublicKey) string {
 	if cert, ok := key.(*ssh.Certificate); ok {
-		return fmt.Sprintf("a %s signed by %s", cert.Type(), cmp.Or(ssh.FingerprintSHA256(cert.SignatureKey), "nobody"))
+		return fmt.Sprintf("a %s signed by %s", cert.Type(), cmp.Or(ssh.FingerprintSHA256(cert.SignatureKey), "no authority"))
 	}
 	return key.Type() + " " + ssh.FingerprintSHA256(key)
 }

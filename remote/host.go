@@ -109,7 +109,7 @@ func (h *Host) Drop(reason string) {
 	}
 }
 
-// Connection returns the number of the kept connection, and connects first if there is none. Facts about the host
+// Connection returns the number of the kept connection, and connects first if necessary. Facts about the host
 // behind a name hold for one connection: the next one may lead to another login node.
 func (h *Host) Connection(ctx context.Context) (int, error) {
 	l, err := h.connect(ctx)

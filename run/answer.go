@@ -242,7 +242,7 @@ type outputDoc struct {
 	Value          json.RawMessage `json:"value,omitempty"`
 }
 
-// Reason returns the reason of the run's state with its detail; empty: there is none.
+// Reason returns the reason of the run's state with its detail; may be empty.
 func (v View) Reason() string {
 	detail := v.Detail()
 	if v.Run.Reason == "" || detail == "" {

@@ -12,7 +12,7 @@ import (
 // run's answers name it.
 func TestNodeAtFaultIsAvoided(t *testing.T) {
 	for name, c := range map[string]struct {
-		reason string // in the exit file; empty: there is none
+		reason string // in the exit file; empty: absent
 		claim  bool
 		code   int
 		signal int

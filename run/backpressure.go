@@ -153,7 +153,7 @@ func (b *backPressure) holdIfPaused(id string, at sendTarget) (why pause, held b
 	return pause{}, false
 }
 
-// current returns the pause that lasts now, nil if there is none. Under mu.
+// current returns the pause that lasts now, or nil. Under mu.
 func (b *backPressure) current(s Scope, at sendTarget) *pause {
 	if p := b.pauses[pauseKey(s, at)]; p != nil && b.now().Before(p.until) {
 		return p
@@ -161,7 +161,7 @@ func (b *backPressure) current(s Scope, at sendTarget) *pause {
 	return nil
 }
 
-// sitePause returns the pause of all sends, nil if there is none.
+// sitePause returns the pause of all sends, or nil.
 func (b *backPressure) sitePause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,8 +176,8 @@ func (b *backPressure) sitePause() *pause {
 	return nil
 }
 
-// sendPause returns the pause of all sends that a result from Slurm began, even while the site is drained; nil if there
-// is none.
+// sendPause returns the pause of all sends that a result from Slurm began, even while the site is drained; nil
+// without one.
 func (b *backPressure) sendPause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()

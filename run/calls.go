@@ -52,7 +52,7 @@ func (s *Sites) CallWorker(ctx context.Context, c WorkerCall) (v View, replayed 
 }
 
 // SupposeCall returns what [Sites.CallWorker] would do, without any effect: the identity, and the run that has it, nil
-// if there is none.
+// if absent.
 func (s *Sites) SupposeCall(ctx context.Context, o Order) (canonical json.RawMessage, id plan.Identity, there *View, err error) {
 	canonical, id, err = o.Identity()
 	if err != nil {

@@ -155,12 +155,12 @@ func (d *verdict) lackedRoom() bool {
 		(strings.Contains(d.detail, "o space left on device") || strings.Contains(d.detail, "uota exceeded"))
 }
 
-// readControl reads a whole control file of the current attempt. NotFound while there is none.
+// readControl reads a whole control file of the current attempt. NotFound if absent.
 func (e *Engine) readControl(ctx context.Context, v View, name string) ([]byte, error) {
 	return ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, name, maxControlBytes, false)
 }
 
-// readExit reads the exit file, if the job's own execution wrote it. NotFound while there is none.
+// readExit reads the exit file, if the job's own execution wrote it. NotFound if absent.
 func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 	data, err := e.readControl(ctx, v, ExitFile)
 	if err != nil {

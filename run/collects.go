@@ -39,7 +39,7 @@ func (c *collectSlots) take(runID string, s Share) bool {
 	return true
 }
 
-// release frees a slot and returns the next run that may take one; empty: there is none.
+// release frees a slot and returns the next run that may take one; empty: no run waits.
 func (c *collectSlots) release(s Share) (whose Share, next string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,7 +76,7 @@ func mayBeOf(user string, records []*Job) *Job {
 // not the run's.
 func ofUser(user string, j Job) bool { return user == "" || j.User == user }
 
-// cannotBeRead returns the unreadable record of a job of the user under that name; nil: there is none.
+// cannotBeRead returns the unreadable record of a job of the user under that name; nil: not found.
 func (a *answer) cannotBeRead(name, user string) *Job { return mayBeOf(user, a.unread[name]) }
 
 // hides returns the record because of which it is unknown whether the user has a job of that name; nil: the answer

@@ -52,7 +52,7 @@ func (b *backPressure) setDrain(d *Drain) {
 	b.resumed()
 }
 
-// draining returns the current drain, nil if there is none.
+// draining returns the current drain, or nil.
 func (b *backPressure) draining() *Drain {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ type Budget struct {
 	Burst      int   `json:"burst"`       // the most that Left can be
 	Total      int64 `json:"-"`           // RPCs made since the site was opened
 
-	Shared *SharedBudget `json:"shared"` // budget of all gateways of this host; nil: there is none
+	Shared *SharedBudget `json:"shared"` // budget of all gateways of this host; nil: not configured
 }
 
 // SharedBudget is the budget of requests to Slurm of all gateways of this host together.
@@ -60,7 +60,7 @@ type SiteState struct {
 	Pauses     []SitePause // pauses of all sends, or of those to a partition, an account or a QOS
 	Answered   *time.Time  // when Slurm last answered completely
 	Accounting *bool       // nil: unknown before the site is open
-	Budget     *Budget     // nil: there is none, or the site is not open yet
+	Budget     *Budget     // nil: no budget, or the site is not open yet
 	Links      []Connection
 }
 
@@ -179,7 +179,7 @@ type imageCheck struct {
 // verified in any case.
 const imageFresh = time.Minute
 
-// join returns the check of an image that is in flight or fresh; if there is none it starts one with verify.
+// join returns the check of an image that is in flight or fresh; otherwise it starts one with verify.
 func (l *imageChecks) join(digest string, now time.Time, verify func() error) *imageCheck {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -275,7 +275,7 @@ func (d *verdict) doubt(roles []string) {
 }
 
 // contract returns that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked
-// says why there is none although there should be.
+// says why it is missing although it should exist.
 func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked string, err error) {
 	if v.Run.PackHash == "" {
 		return nil, "", nil

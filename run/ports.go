@@ -321,7 +321,7 @@ type Store interface {
 	// [Index.Find] would return as known, Insert returns it with created false and changes nothing else. n.Waited,
 	// n.Row and n.Asking are recorded for the run, new or known, in the same transaction.
 	Insert(ctx context.Context, n New) (v View, created bool, err error)
-	// View reads a run. NotFound when there is none.
+	// View reads a run. NotFound if absent.
 	View(ctx context.Context, runID string) (View, error)
 	// AskFor records an asking of a run, and that a row (nil: none) is that run, and reads the run, in one transaction.
 	// NotFound when there is no such run. Repeating it changes nothing.
@@ -350,7 +350,7 @@ type Index interface {
 	InPhases(ctx context.Context, f func(Flying), phases ...Phase) error
 	// Watched calls f with each run in one of the phases, in no order, from one snapshot. f must not call the ledger.
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
-	// Newest returns the number of the newest event of any run, 0 when there is none.
+	// Newest returns the number of the newest event of any run, 0 if absent.
 	Newest(ctx context.Context) (int64, error)
 	// Find looks for the run of a request, and lists equivalent ones: runs with its plan hash under another identity
 	// that are in flight or succeeded. known is empty when the request has no run yet. The run of a request that names

@@ -82,7 +82,7 @@ func (s *Sites) Known(ctx context.Context, o Order) (id string, exists bool, err
 	return f.view.Run.ID, true, nil
 }
 
-// find looks for the order's run. If there is none, the order gets its site.
+// find looks for the order's run. If none is found, the order gets its site.
 func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	m := s.order[0]
 	if o.Site != "" {

@@ -74,7 +74,7 @@ func submit(t *testing.T, s *run.Sites, w *world, o run.Order) run.SubmitAnswer 
 	return a
 }
 
-// A run goes to its site and stays there, whoever submits it again and with or without naming the site.
+// A run goes to its site and stays there, no matter who submits it again, with or without naming the site.
 //
 // proves SITE-07 ABI-18
 func TestSites(t *testing.T) {

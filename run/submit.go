@@ -118,7 +118,7 @@ type lookup struct {
 	canonical  []byte
 	id         plan.Identity
 	sought     Sought
-	view       *View // of the order's run; nil: there is none
+	view       *View // of the order's run; nil: absent
 	equivalent []string
 }
 
@@ -138,7 +138,7 @@ func (e *Engine) find(ctx context.Context, o Order) (f lookup, err error) {
 }
 
 // reusable returns a run of the same plan made under another policy, if policy reuses those, or for another user, if
-// policy shares runs between users; nil if there is none. A run on another site than the caller named does not count.
+// policy shares runs between users; or nil. A run on another site than the caller named does not count.
 func (e *Engine) reusable(ctx context.Context, o Order, f lookup) (*View, error) {
 	if o.Params.Docker || !e.cfg.ReuseAcross && !f.sought.Shared {
 		return nil, nil

@@ -229,7 +229,7 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 		if i < 0 {
 			return fault.New(fault.Conflict, "job_not_ours",
 				fmt.Sprintf("Slurm has no job %s named %s%s; a job with another name or user cannot be adopted", jobID, name, ofWhom(user))).
-				WithNext("look for the job with squeue --name=" + name + "; if there is none, declare it absent").
+				WithNext("look for the job with squeue --name=" + name + "; if it shows none, declare it absent").
 				WithSteps(fault.Do("slurm.job.absent", "run_id", runID))
 		}
 		v.Run.State, v.Run.Phase = Queued, Unconfirmed

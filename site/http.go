@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// HTTP is the port for programs and chats. There is none if Listen is empty; the Unix socket always exists.
+// HTTP is the port for programs and chats. No port is open if Listen is empty; the Unix socket always exists.
 type HTTP struct {
 	// Address and port, for example 127.0.0.1:8442. Default: none. The port speaks HTTP without TLS, so it must be a loopback address:
 	// put a reverse proxy with TLS in front of it. INSTALL.md shows one.

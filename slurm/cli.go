@@ -24,8 +24,8 @@ type CLI struct {
 	identity identity
 	accounts AccountBook // cache of what users may charge
 
-	queued atomic.Int64 // jobs to expect in the next answer of squeue
-	beside beside
+	queued   atomic.Int64 // jobs to expect in the next answer of squeue
+	harmless knownLines
 
 	fields  known[[]string] // the columns that sacct has
 	scancel known[[2]int]   // the release of scancel

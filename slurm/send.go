@@ -120,7 +120,7 @@ func (c *CLI) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Send
 	return c.read(job, k, nil), false
 }
 
-// processOf returns the process of the job's sbatch on this host, for a message, or "" if there is none.
+// processOf returns the process of the job's sbatch on this host, for a message, or "".
 func processOf(job run.JobSpec) string {
 	name := job.JobName
 	if job.Array != nil {

@@ -20,7 +20,7 @@ import (
 // algorithm of ATM). The file is locked while it is read and written, never while a gateway waits. The file must exist
 // and be writable for every gateway.
 type Shared struct {
-	File      string // empty: there is none
+	File      string // empty: absent
 	PerMinute int    // RPCs of all gateways together
 }
 

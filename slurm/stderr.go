@@ -8,16 +8,16 @@ import (
 	"slurmgate/run"
 )
 
-// beside records lines on standard error that are known to be harmless: of a deprecated key in slurm.conf, of a library
+// knownLines has lines on standard error that are known to be harmless: of a deprecated key in slurm.conf, of a library
 // that cannot be preloaded, of Kerberos. An answer that comes with other lines proves which jobs exist, and not which
 // are absent.
-type beside struct {
+type knownLines struct {
 	mu    sync.Mutex
 	noise map[string]bool // each with its program and with its numbers replaced by 0
 }
 
-// maxBeside bounds the lines that are remembered, and those of one answer that are reported.
-const maxBeside = 100
+// maxHarmless bounds the lines that are remembered, and those of one answer that are reported.
+const maxHarmless = 100
 
 // callFailed matches a line about a failed call, a failed connection or a time-out, from any program. ownFailed matches
 // a line of Slurm's own programs about any failure.
@@ -58,14 +58,14 @@ func answered(out Output) bool {
 func (c *CLI) unexplained(program string, out Output) (jobs []run.Job) {
 	told := map[string]bool{}
 	for line := range strings.Lines(out.Stderr) {
-		if line = strings.TrimSpace(line); line == "" || len(told) == maxBeside {
+		if line = strings.TrimSpace(line); line == "" || len(told) == maxHarmless {
 			continue
 		}
 		said := program + ": " + oneLine(line)
 		kind := kindOf(said)
-		c.beside.mu.Lock()
-		known := c.beside.noise[kind] || told[kind]
-		c.beside.mu.Unlock()
+		c.harmless.mu.Lock()
+		known := c.harmless.noise[kind] || told[kind]
+		c.harmless.mu.Unlock()
 		if !known {
 			told[kind] = true
 			jobs = append(jobs, run.Job{Class: run.ClassUnread, Why: said, Beside: true})
@@ -81,19 +81,19 @@ func kindOf(said string) string { return figures.ReplaceAllString(said, "0") }
 
 // Harmless records that a line, with its program, means nothing; run.Queue has the contract.
 func (c *CLI) Harmless(said string) {
-	c.beside.mu.Lock()
-	defer c.beside.mu.Unlock()
+	c.harmless.mu.Lock()
+	defer c.harmless.mu.Unlock()
 	kind := kindOf(said)
-	if c.beside.noise[kind] {
+	if c.harmless.noise[kind] {
 		return
 	}
-	if len(c.beside.noise) >= maxBeside { // the lines differ each time, and their order is not stored
-		clear(c.beside.noise)
+	if len(c.harmless.noise) >= maxHarmless { // the lines differ each time, and their order is not stored
+		clear(c.harmless.noise)
 	}
-	if c.beside.noise == nil {
-		c.beside.noise = map[string]bool{}
+	if c.harmless.noise == nil {
+		c.harmless.noise = map[string]bool{}
 	}
-	c.beside.noise[kind] = true
+	c.harmless.noise[kind] = true
 	if c.cfg.Harmless != nil {
 		c.cfg.Harmless(said)
 	}

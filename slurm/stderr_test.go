@@ -108,8 +108,8 @@ func TestLineBesideUsage(t *testing.T) {
 			of    []run.JobKey
 			known bool
 		}{{nil, false}, {[]run.JobKey{{ID: "9"}, {ID: "10"}}, false}, {[]run.JobKey{{ID: "9"}}, true}} {
-			if _, err := c.Usage(t.Context(), time.Unix(0, 0), c2.of...); err != nil || c.beside.noise["sacct: krb0: error"] != c2.known {
-				t.Errorf("after the use of %v the line is known: %v, %v", c2.of, c.beside.noise, err)
+			if _, err := c.Usage(t.Context(), time.Unix(0, 0), c2.of...); err != nil || c.harmless.noise["sacct: krb0: error"] != c2.known {
+				t.Errorf("after the use of %v the line is known: %v, %v", c2.of, c.harmless.noise, err)
 			}
 		}
 	}

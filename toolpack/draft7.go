@@ -55,13 +55,13 @@ var keywords07 = strings.Fields(`
 	maxItems minItems uniqueItems maxProperties minProperties required
 	title description default readOnly writeOnly examples format contentEncoding contentMediaType`)
 
-// beside lists the keywords that have a meaning next to a $ref in draft-07, where it hides all others.
-var beside = []string{"$ref", "$schema", "$id", "$comment", "definitions", "$defs", "title", "description", "default", "examples"}
+// nextToRef lists the keywords that have a meaning next to a $ref in draft-07, where it hides all others.
+var nextToRef = []string{"$ref", "$schema", "$id", "$comment", "definitions", "$defs", "title", "description", "default", "examples"}
 
 // rewrite07 turns a schema object of draft-07 into 2020-12.
 func rewrite07(o map[string]any) {
 	if _, ok := o["$ref"]; ok {
-		maps.DeleteFunc(o, func(k string, _ any) bool { return !slices.Contains(beside, k) })
+		maps.DeleteFunc(o, func(k string, _ any) bool { return !slices.Contains(nextToRef, k) })
 	}
 	more, hasMore := o["additionalItems"]
 	delete(o, "additionalItems")

@@ -149,8 +149,8 @@ func (l Lock) PulledFrom(arch string, digests ...string) (LockedImage, bool) {
 }
 
 // Pulled returns the digest of the SIF file that was made from an image of a registry, REPOSITORY@sha256:<64 hex>:
-// the entry whose source ends in that digest, or that was made of it for its architecture. msg is the reason if there
-// is none.
+// the entry whose source ends in that digest, or that was made of it for its architecture. msg is the reason if it
+// is missing.
 func (l Lock) Pulled(ref string) (digest, msg string) {
 	_, want, _ := strings.Cut(ref, "@")
 	names := []string{}

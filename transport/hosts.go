@@ -64,7 +64,7 @@ func (h *Hosts) login(s *site.Site) (*remote.Host, error) {
 	return h.host(*s.Slurm.SSH)
 }
 
-// shell returns the host whose shell works on a site's far files, or nil if there is none.
+// shell returns the host whose shell works on a site's far files, or nil.
 func (h *Hosts) shell(s *site.Site) (*remote.Host, error) {
 	if to := s.ShellHost(); to != nil {
 		return h.host(*to)

@@ -24,7 +24,7 @@ type trace struct {
 	err   error
 }
 
-// found returns the evidence that there was a ledger, for a message, or "" if there is none.
+// found returns the evidence that there was a ledger, for a message, or "".
 func (t trace) found() string {
 	switch {
 	case t.mark != "":
@@ -81,7 +81,7 @@ func Mark(ctx context.Context, s *site.Site) string {
 	return ""
 }
 
-// Traces returns the evidence that the site had a ledger before, or "" if there is none. An unreachable cluster is
+// Traces returns the evidence that the site had a ledger before, or "". An unreachable cluster is
 // ignored while another one answers: before its first use, [Sites.workspace] makes the same check.
 func Traces(ctx context.Context, s *site.Site) (string, error) {
 	var failed error
@@ -108,7 +108,7 @@ func Traces(ctx context.Context, s *site.Site) (string, error) {
 	return "", nil
 }
 
-// first returns a name in a folder for which fits returns true, or "" if there is none or no folder.
+// first returns a name in a folder for which fits returns true, or "".
 func first(dir string, fits func(name string) bool) (string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

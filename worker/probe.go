@@ -30,6 +30,6 @@ func (c *Client) Probe(ctx context.Context, url string, headers map[string]strin
 		return Sight{Answer: err}
 	}
 	_, err = c.read(url, resp, m)
-	clock, _ := http.ParseTime(resp.date) // zero when there is none
+	clock, _ := http.ParseTime(resp.date) // zero if absent
 	return Sight{clock, err}
 }

@@ -114,14 +114,14 @@ func (t *tree) folderOf(way []string, create bool) (*node, error) {
 			stack = append(stack, next)
 		case next.link != "":
 			if hops++; hops > maxHops {
-				return nil, bad(name, "lies behind too many symbolic links")
+				return nil, bad(name, "is reached through too many symbolic links")
 			}
 			if strings.HasPrefix(next.link, "/") {
 				stack = stack[:1]
 			}
 			way = slices.Concat(steps(next.link), way)
 			if len(way) > maxPath {
-				return nil, bad(name, "lies behind too many symbolic links")
+				return nil, bad(name, "is reached through too many symbolic links")
 			}
 		default:
 			return nil, bad(name, "is a file, and another entry is below it")

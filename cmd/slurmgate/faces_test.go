@@ -295,7 +295,7 @@ func answerForm(v any) any {
 	return v
 }
 
-// at returns the part of a JSON document at a path; nil: there is none.
+// at returns the part of a JSON document at a path; nil: absent.
 func at(doc any, path ...string) any {
 	for _, name := range path {
 		m, _ := doc.(map[string]any)
@@ -452,7 +452,7 @@ func TestShellTakesWhatTheRegistryTakes(t *testing.T) {
 }
 
 // optionOf returns the option of a verb that sets an argument: its field has the name of the argument, or one much like
-// it; nil: there is none.
+// it; nil: absent.
 func optionOf(options map[string]*kong.Value, argument string) *kong.Value {
 	for _, v := range options {
 		if name, _, _ := strings.Cut(v.Tag.Get("json"), ","); name == argument {

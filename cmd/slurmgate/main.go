@@ -1,7 +1,7 @@
 // Command slurmgate is the gateway and its command line.
 //
 // Every verb is a call of a registered tool through the gate. A verb reaches the gateway that holds the ledger through its socket; if
-// there is none and the site is no service, the verb itself becomes the gateway while it runs, socket included, so that two shells never
+// none listens and the site is no service, the verb itself becomes the gateway while it runs, socket included, so that two shells never
 // compete for the ledger.
 package main
 

@@ -15,7 +15,7 @@ import (
 )
 
 // limitMemory makes the runtime collect garbage in time to stay below the memory that the service may have (MemoryMax of its unit, ulimit),
-// unless GOMEMLIMIT is set. It returns the limit in bytes; 0 when there is none. A tenth is left for what the runtime does not count.
+// unless GOMEMLIMIT is set. It returns the limit in bytes; 0 if absent. A tenth is left for what the runtime does not count.
 func limitMemory() int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0 // the runtime obeys it
@@ -64,7 +64,7 @@ func memoryLimit(pid int) int64 {
 }
 
 // cgroupMemory returns the least memory limit of a process's control group and of those around it, in bytes; the
-// largest integer when there is none. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2
+// largest integer if absent. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2
 // has one, 0::path.
 func cgroupMemory(root fs.FS, process string) int64 {
 	most := int64(math.MaxInt64)

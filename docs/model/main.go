@@ -10,7 +10,7 @@
 //   - no second sbatch starts for an attempt while the first may have been accepted, unless the ledger is a restored one;
 //   - no attempt is given up as lost while it is executed and Slurm shows its job;
 //   - once a cancel of the run, or of the batch that it is a row of, was acknowledged, the run is not made and not sent;
-//   - a run that waited for inputs becomes the one run of its content, whoever asks for that first;
+//   - a run that waited for inputs becomes the one run of its content, no matter who asks for that first;
 //
 // and over the whole graph: from every state a run can still end without another fault, with no verb but the one that its block names.
 //

@@ -64,7 +64,7 @@ func consent(t *testing.T, w *World) {
 	w.later(2 * time.Hour)
 	res, _ = ask(5)
 	w.want(res, "policy", "consent_required")
-	// A question that nobody answered in time is asked anew.
+	// A question that was not answered in time is asked anew.
 	_, old := ask(6)
 	w.later(2 * time.Hour)
 	if err := w.answer(old, true, 1, time.Hour); err == nil {
@@ -130,7 +130,7 @@ func consentCovers(t *testing.T, w *World) {
 	w.account.Store("research")
 	w.want(call("k"), "policy", "consent_required") // void is void
 	approve()
-	// The gateway dies after the approval was used up. The same call goes on with it, unless it would do something else by now.
+	// The gateway dies after the approval was used up. The same call continues with it, unless it would do something else by now.
 	ctx, stop := context.WithCancel(t.Context())
 	w.Gate.Close()
 	w.Gate = w.gateWith(&dyingJournal{w.Ledger, ctx})
@@ -155,7 +155,7 @@ func consentCovers(t *testing.T, w *World) {
 	}
 }
 
-// consentAndRights: an approval gives no right. Whoever lost the right to make the call does not get it back by an approval.
+// consentAndRights: an approval gives no right. A caller who lost the right to make the call does not get it back by an approval.
 func consentAndRights(t *testing.T, w *World) {
 	who := everyone("a")
 	w.want(w.call(w.as(who), request("test.asked", `{"n":1}`)), "policy", "consent_required")

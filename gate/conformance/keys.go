@@ -62,7 +62,7 @@ func keys(t *testing.T, w *World) {
 	}
 }
 
-// keysAndRights: a stored answer is given to nobody with fewer rights than the first caller had, and a key says nothing to them.
+// keysAndRights: a stored answer is given to no caller with fewer rights than the first one had, and a key says nothing to them.
 func keysAndRights(t *testing.T, w *World) {
 	wide := gate.Principal{ID: "prn_1", Name: "token:ci", Method: gate.ByToken, Accounts: map[string]string{theirs: "research"},
 		Rights: gate.Rights{{Capabilities: []string{gate.All}, Projects: []string{mine, theirs}}}}
@@ -85,7 +85,7 @@ func keysAndRights(t *testing.T, w *World) {
 		}),
 		"bound to an account": with(func(p *gate.Principal) { p.Accounts = map[string]string{mine: "research", theirs: "research"} }),
 	} {
-		// The right arguments and others get the same answer, so that a key tells nobody what it was used for.
+		// The right arguments and others get the same answer, so that a key does not tell what it was used for.
 		for _, r := range []gate.Request{request("test.execute", `{"n":1}`, withKey("k")), request("test.execute", `{"n":2}`, withKey("k")),
 			request("test.once", `{"n":1}`, withKey("k")), request("test.once", `{"n":1}`, withKey("once"))} {
 			res := w.call(e, r)
@@ -109,7 +109,7 @@ func keysAndRights(t *testing.T, w *World) {
 	if strings.Contains(conflict.Error.Message, "test.once") {
 		t.Errorf("%s", conflict.Error.Message)
 	}
-	// Another principal of the same name has keys of its own, whatever its rights.
+	// Another principal of the same name has separate keys, whatever its rights.
 	namesake := with(func(p *gate.Principal) { p.ID = "prn_2" })
 	if res := w.call(namesake, request("test.execute", `{"n":1}`, withKey("k"))); !res.OK || string(res.Result) == string(first.Result) {
 		t.Errorf("%+v %s", res.Error, res.Result)
@@ -175,7 +175,7 @@ func keyAfterCrash(t *testing.T, w *World) {
 		w.start()
 	}
 	e = w.as(everyone("a"))
-	// What is idempotent by itself is carried out again; of the other nobody knows.
+	// What is idempotent by itself is carried out again; of the other it is unknown.
 	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("crash test.execute"))), "", "")
 	w.want(w.call(e, request("test.execute", `{"n":3}`, withKey("crash test.execute"))), "validation", "idempotency_conflict")
 	w.want(w.call(e, request("test.once", `{"n":2}`, withKey("crash test.once"))), "transport", "outcome_unknown")

@@ -342,7 +342,7 @@ func dryRun(t *testing.T, w *World) {
 	}
 	w.want(w.call(e, request("test.write", `{"x":1}`, dry)), "validation", "ARGS-SCHEMA")
 	w.want(w.call(w.as(principal("weak")), request("test.write", `{}`, dry)), "capability", "capability_denied")
-	// The key is not bound, and nobody was asked.
+	// The key is not bound, and no person was asked.
 	w.want(w.call(e, request("test.execute", `{"n":2}`, withKey("k"))), "", "")
 	if asked, _, _, err := w.Ledger.Approvals(t.Context(), nil, true); err != nil || len(asked) != 0 {
 		t.Error(asked, err)
@@ -382,7 +382,7 @@ func limits(t *testing.T, w *World) {
 		}
 		second <- res
 	}()
-	w.want(w.call(e, request("test.read", `{}`)), "", "") // another tool has places of its own
+	w.want(w.call(e, request("test.read", `{}`)), "", "") // another tool has separate places
 	w.want(<-second, "transport", "too_many_calls")
 	close(w.release)
 	w.want(<-done, "", "")

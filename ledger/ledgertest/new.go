@@ -13,7 +13,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// Open opens the ledger at path, a new one where there is none.
+// Open opens the ledger at path, a new one if absent.
 func Open(t testing.TB, path string, o ledger.Options) *ledger.Ledger {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {

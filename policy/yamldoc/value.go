@@ -35,7 +35,7 @@ func (v Value) Field(key string) Value {
 	return Value{r: v.r, path: join(v.path, key), at: v.at}
 }
 
-// Peek returns the text of a field without recording anything; empty if there is none.
+// Peek returns the text of a field without recording anything; empty if absent.
 func (v Value) Peek(key string) string {
 	if f := v.Field(key); f.IsText() && f.n.ShortTag() == "!!str" {
 		return f.n.Value

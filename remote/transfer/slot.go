@@ -37,14 +37,14 @@ type conn struct {
 	answered atomic.Int64 // time of the last answer, or of the first request after a pause; Unix nanoseconds
 }
 
-// current returns the connection, or nil when there is none.
+// current returns the connection, or nil if absent.
 func (s *slot) current() *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn
 }
 
-// get returns the connection, and opens it if there is none.
+// get returns the connection, and opens it if necessary.
 func (s *slot) get(ctx context.Context) (*conn, error) {
 	if c := s.current(); c != nil {
 		return c, nil

@@ -164,7 +164,7 @@ func tasksCancelledTogether(t *testing.T, x *Transport) {
 	x.Until(t, "end of the last task", over(3))
 }
 
-// If there is no room for all tasks there is none for any.
+// Without room for all tasks, no task is accepted.
 func refusedWhole(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, NoRoom), x.Job(t, NoRoom), x.Job(t, NoRoom)}
 	array := x.array(t, jobs...)

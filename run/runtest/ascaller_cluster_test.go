@@ -131,7 +131,7 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 			for range 2 {
 				first := s.prepare(t, place, program(k))
 				res := users.Send(context.Background(), first, 1)
-				if res.Outcome != run.SendAccepted { // an array asks for several jobs that find no room: there is none left
+				if res.Outcome != run.SendAccepted { // an array asks for several jobs that find no room
 					continue
 				}
 				t.Cleanup(func() { must(t, users.Cancel(context.Background(), res.JobID, first.JobName, "")) })

@@ -214,7 +214,7 @@ func inDoubt(errors []problem) string {
 // unspecifiedError is the number if a site's job_submit plugin refuses a job without one of Slurm's numbers.
 const unspecifiedError = -1
 
-// complaint returns the errors and messages of an answer, or why there is none, for people and for the ledger.
+// complaint returns the errors and messages of an answer, or why there was no answer, for people and for the ledger.
 func complaint(a answer, made submitted, err error) string {
 	var texts []string
 	if err != nil && len(a.errors) == 0 {

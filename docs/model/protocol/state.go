@@ -41,7 +41,7 @@ const (
 	submitted
 )
 
-// holder is the holder of a claim: nobody, the gateway, or a start of a job.
+// holder is the holder of a claim: none, the gateway, or a start of a job.
 type holder uint8
 
 const (
@@ -135,7 +135,7 @@ type state struct {
 	K        uint8
 	Req      [sends]request
 	Jobs     [jobs]job
-	Folder   [attempts]uint8 // token in it; 0: there is none
+	Folder   [attempts]uint8 // token in it; 0: absent
 	Claim    [attempts]claim
 	Exit     [attempts]bool
 	Runs     [attempts]uint8 // how often the program was started
