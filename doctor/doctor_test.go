@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/app"
@@ -156,23 +158,34 @@ func TestSiteAndDomain(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the table of checks of docs/reference/doctor.md anew")
+
 // docs/reference/doctor.md lists every check, as the list has it.
 //
 // proves OPS-02
 func TestTableOfChecks(t *testing.T) {
-	text, err := os.ReadFile("../docs/reference/doctor.md")
+	const name, head = "../docs/reference/doctor.md", "| code | looks at | proves | at start-up |\n|---|---|---|---|\n"
+	text, err := os.ReadFile(name)
 	must(t, err)
-	var want strings.Builder
-	want.WriteString("| code | looks at | proves | at start-up |\n|---|---|---|---|\n")
+	page := string(text)
+	before, rest, found := strings.Cut(page, head)
+	table, after, _ := strings.Cut(rest+"\n", "\n\n")
+	if !found {
+		t.Fatalf("%s has no table that begins with\n%s", name, head)
+	}
+	var rows []string
 	for _, k := range Table() {
 		early := ""
 		if k.Early {
 			early = "yes"
 		}
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Code, k.Where, k.Proves, early)
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", k.Code, k.Where, k.Proves, early))
 	}
-	if !strings.Contains(string(text), want.String()) {
-		t.Errorf("docs/reference/doctor.md has to contain\n%s", want.String())
+	if *update {
+		page = strings.TrimRight(before+head+strings.Join(rows, "\n")+"\n\n"+after, "\n") + "\n"
+		must(t, os.WriteFile(name, []byte(page), 0o644))
+	} else if diff := cmp.Diff(rows, strings.Split(table, "\n")); diff != "" {
+		t.Errorf("the table of %s (+) differs from the list (-); write it with go test ./doctor -run Table -update\n%s", name, diff)
 	}
 }
 

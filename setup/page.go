@@ -66,14 +66,32 @@ func (p page) There() string {
 	return "here"
 }
 
-// folders returns the commands that make the folders.
+// folders returns the commands that make the folders, and those that let the package's unit write there.
 func (p page) folders() []string {
-	state := fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)
-	if !p.OverSFTP() {
-		return []string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
-			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir()), state}
+	list := []string{fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)}
+	if p.OverSFTP() {
+		list = append(list, p.Login.command(p.Key)+fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore()))
+	} else {
+		list = append([]string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
+			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir())}, list...)
 	}
-	return []string{state, p.Login.command(p.Key) + fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore())}
+	if more := p.unitFolders(); p.Service() != "" && len(more) > 0 {
+		const dropIn = "/etc/systemd/system/" + unit + ".d"
+		list = append(list, fmt.Sprintf(`install -d %s && printf '[Unit]\nRequiresMountsFor=%[2]s\n[Service]\nReadWritePaths=%[2]s\n' >%[1]s/folders.conf && `+
+			"systemctl daemon-reload", dropIn, strings.Join(more, " ")))
+	}
+	return list
+}
+
+// unitFolders returns the folders that the gateway writes to, but for those that the package's unit names.
+func (p page) unitFolders() (list []string) {
+	if dir := filepath.Dir(p.RunsDir()); !p.OverSFTP() && dir != "/shared/slurmgate" {
+		list = append(list, dir)
+	}
+	if p.StateDir != "/var/lib/slurmgate" {
+		list = append(list, p.StateDir)
+	}
+	return list
 }
 
 // Socket returns the socket's path in the service's own folder, if that exists.
@@ -84,10 +102,12 @@ func (p page) Socket() string {
 	return ""
 }
 
+// unit is the package's.
+const unit = "slurmgate.service"
+
 // Service returns the unit of the package, if this gateway's user is the package's user or that of the unit on this
 // host.
 func (p page) Service() string {
-	const unit = "slurmgate.service"
 	if p.User == serviceUser {
 		return unit
 	}

@@ -154,6 +154,24 @@ func TestFilesOfClusters(t *testing.T) {
 	}
 }
 
+// The package's unit may write to the folders of the site file; where those are others than the unit names, a drop-in adds them.
+func TestUnitMayWriteToTheFolders(t *testing.T) {
+	found, files, err := compose(t, ordinary(), nil)
+	must(t, err)
+	if all := strings.Join(files.Commands, "\n"); strings.Contains(all, "systemctl") {
+		t.Errorf("a gateway without the package's unit gets the commands\n%s\nwant no drop-in", all)
+	}
+	found.User = "slurmgate"
+	files, err = setup.Compose(found, time.Unix(1_800_000_000, 0))
+	must(t, err)
+	c, err := site.Parse(found.Site, []byte(files.Site))
+	must(t, err)
+	want := "ReadWritePaths=" + filepath.Dir(c.Storage.RunsDir) + " " + c.Gateway.StateDir + `\n`
+	if last := files.Commands[len(files.Commands)-1]; !strings.Contains(last, want) {
+		t.Errorf("the last command is\n%s\nwant a drop-in with %s", last, want)
+	}
+}
+
 // A domain is copied, and keeps its policy except for what concerns Slurm.
 func TestDomainIsCopied(t *testing.T) {
 	_, p := read(t, ordinary(), func(a *setup.Asked) { a.Domain = "../domains/genomics" })

@@ -103,7 +103,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	d.types = append(filetype.Names(), d.manifest.ArtifactTypes...)
 	d.manifest.Defaults.check(r, d.types)
 	o.defaults = d.manifest.Defaults
-	d.policy = read(PolicyFileName, "start with the line version: 1, which forbids only raw plans and imports by path")
+	d.policy = read(PolicyFileName, "start with the line version: 1; policies.yaml.template explains the rest")
 	if d.policy != nil {
 		if err := parsePolicy(name(PolicyFileName), d.policy); err != nil {
 			found = append(found, problemsOf(name(PolicyFileName), err)...)
