@@ -91,6 +91,14 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 	if err := g.fit(); err != nil {
 		return nil, err
 	}
+	if c.Project != "" {
+		if len(g.files) == 0 {
+			return nil, fault.Invalid("", fault.Problem{Code: "RUN-PROJECT", Field: "--project", Rule: "with an input that is a file",
+				Msg:  "no input is a file, so nothing is imported into " + c.Project,
+				Hint: "leave --project out: a run belongs to the project of its first input"})
+		}
+		s.project = c.Project
+	}
 	for _, f := range g.files {
 		got, err := a.importFile(ctx, s, f.path)
 		if err != nil {

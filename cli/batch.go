@@ -38,7 +38,7 @@ type batchRunCmd struct {
 	Name    string `required:"" help:"The batch's name. The same name with the same sheet is the same batch." placeholder:"NAME"`
 	Set     named  `help:"A parameter for all rows, as -p of run." placeholder:"NAME=VALUE"`
 	Input   named  `short:"i" help:"An input for all rows: an artifact id, ref:NAME, an output of a run (run_…:role) or, of each row's own sample, of a batch (batch_…:role)." placeholder:"NAME=batch_…:role"`
-	Project string `help:"Refuse rows whose inputs are not in this project (name or id)." placeholder:"NAME"`
+	Project string `help:"Import the files into this project (name or id), and refuse rows whose other inputs are not in it." placeholder:"NAME"`
 	DryRun  bool   `help:"Check the sheet, say how many runs would be new and what they would reserve, and start nothing."`
 }
 
@@ -73,7 +73,7 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 		if err != nil {
 			return err
 		}
-		s.dryRun = c.DryRun
+		s.dryRun, s.project = c.DryRun, c.Project
 		if err := a.importSheet(ctx, s, place, sheet); err != nil {
 			return err
 		}
@@ -313,7 +313,7 @@ func (a *Shell) importQuietly(ctx context.Context, s *Session, path, typ string)
 		return "", err
 	}
 	var got app.ImportAnswer
-	args := app.ImportArgs{Path: &abs, Type: typ}
+	args := app.ImportArgs{Path: &abs, Type: typ, ProjectID: s.project}
 	if !s.dryRun {
 		err = s.importPath(ctx, args, &got)
 		return got.ArtifactID, err

@@ -29,9 +29,10 @@ type Session struct {
 	site *site.Site
 	*link
 
-	dryRun bool     // of the next calls
-	key    string   // their idempotency key; empty: none
-	file   *os.File // handed over with them; nil: none
+	dryRun  bool     // of the next calls
+	key     string   // their idempotency key; empty: none
+	file    *os.File // handed over with them; nil: none
+	project string   // name or id, which inputs are imported into; empty: the caller's own or the default
 }
 
 // tokenVariable holds the token of the calls.

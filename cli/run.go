@@ -43,10 +43,11 @@ func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, tool ga
 
 // Run is the verb that runs a tool.
 type Run struct {
-	Tool  string `arg:"" json:"tool_id" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input named  `short:"i" help:"An input: its parameter or role, with a file, a folder, an artifact id (or its beginning), or an output of a run (run_…:role), which may not be over yet. Of a list once for each element." placeholder:"NAME=FILE|art_…|run_…:role"`
-	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
-	CPUs  int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
+	Tool    string `arg:"" json:"tool_id" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Input   named  `short:"i" help:"An input: its parameter or role, with a file, a folder, an artifact id (or its beginning), or an output of a run (run_…:role), which may not be over yet. Of a list once for each element." placeholder:"NAME=FILE|art_…|run_…:role"`
+	Param   named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
+	Project string `help:"Import the files into this project (name or id), to which the run then belongs." placeholder:"NAME"`
+	CPUs    int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
 	moreResources
 	submitOptions
 }
@@ -99,7 +100,7 @@ func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.Im
 		return app.ImportAnswer{}, err
 	}
 	var got app.ImportAnswer
-	word, args := "imported", app.ImportArgs{Path: &abs}
+	word, args := "imported", app.ImportArgs{Path: &abs, ProjectID: s.project}
 	if isFolder(abs) && s.dryRun {
 		return app.ImportAnswer{}, fault.New(fault.Validation, "dry_run_folder", fmt.Sprintf("a dry run cannot import the folder %q", path)).
 			WithNext("import it, and name the artifact instead of the folder").WithSteps(fault.Do("artifact.import", "path", abs))

@@ -27,6 +27,7 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
 	s.addTool("probe.batch", batchPack)
+	s.replace("site.yaml", "projects: [demo]}", "projects: [demo, atlas]}")
 	d := s.serve()
 	var sheet strings.Builder
 	sheet.WriteString("sample,reads,tags\r\n")
@@ -126,6 +127,26 @@ func TestBatch(t *testing.T) {
 		t.Errorf("batch table --limit 3 returned %+v, want 3 of 32 rows", table)
 	}
 	s.askedInChat(t)
+	s.inProject(t)
+}
+
+// inProject imports the files of a sheet, and of a run, into the project that the caller names.
+func (s *site) inProject(t *testing.T) {
+	file := s.file("atlas.txt", "9\n9\n9\n")
+	csv := s.file("atlas.csv", "sample,reads\nA,"+file+"\n")
+	var began batchNow
+	s.ok(&began, "batch", "run", batchTool, "--sheet", csv, "--name", "shared", "--project", "atlas")
+	s.ok(nil, "batch", "wait", began.BatchID, "--timeout", timeLeft(t))
+	var again submitted
+	if s.ok(&again, "run", batchTool, "--input", "reads="+file, "--project", "atlas"); !again.Replayed {
+		t.Errorf("run --project atlas with the sheet's file returned %v, want a replay of the batch's run", again)
+	}
+	var runs struct{ Total int }
+	if s.ok(&runs, "runs", "list", "--project", "atlas"); runs.Total != 1 {
+		t.Errorf("project atlas has %d runs, want 1", runs.Total)
+	}
+	in := s.import1(file)
+	s.refused(2, "RUN-PROJECT", "run", batchTool, "--input", "reads="+in.ArtifactID, "--project", "atlas")
 }
 
 // askedInChat answers "QC of these 12 samples, tell me the worst" as a model does: the sheet in one call, its status,
