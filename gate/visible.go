@@ -35,7 +35,7 @@ func (g *Gate) Offer(who Caller, id string) (Tool, error) {
 		err = g.allowed(who, e.tool)
 	} else if offered := g.Offered(who); Sayable(id) {
 		if near := NearTool(id, offered); near != "" {
-			err = fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("no tool %q%s (%d tools)", id, plan.Suggestion(near), len(offered))).
+			err = fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("no tool %q%s", id, plan.Suggestion(near))).
 				WithSteps(fault.Do("tool.list"))
 		}
 	}
