@@ -98,8 +98,8 @@ func (h host) submit(number string) string {
 // finish lets a run's program continue and waits for its outputs.
 func (h host) finish(run string) {
 	h.t.Helper()
-	h.until("test -e /shared/slurmgate/runs/" + run + "/a1/out/started")
-	h.must("touch /shared/slurmgate/runs/" + run + "/a1/out/go")
+	h.until("test -e /shared/lab/slurmgate/runs/" + run + "/a1/out/started")
+	h.must("touch /shared/lab/slurmgate/runs/" + run + "/a1/out/go")
 	h.says("runuser -u slurmgate -- slurmgate wait --timeout 60s "+run, "succeeded")
 }
 
@@ -121,15 +121,16 @@ func (h host) image() {
 	output(h.t, "go", "run", "./scripts/images/mksif", "-o", h.share+"/probe.sif", root+".squashfs")
 }
 
-// configure does what INSTALL.md asks of an admin after the installation.
+// configure does what INSTALL.md asks of an admin after the installation, with the commands that site init prints. The
+// folder is another than the unit names.
 func (h host) configure() {
 	h.image()
 	output(h.t, "cp", "-r", "packaging/testdata/domain", h.share+"/pausing")
-	h.must(`sacctmgr -i add user slurmgate account=research && mkdir /shared/data &&
-		slurmgate site init --shared /shared --domain /shared/pausing --data /shared/data --account research &&
-		install -d -m 755 /shared/slurmgate /shared/slurmgate/images && install -d -m 700 -o slurmgate /shared/slurmgate/runs &&
+	h.must(`sacctmgr -i add user slurmgate account=research && mkdir /shared/data /shared/lab &&
+		slurmgate site init --shared /shared/lab --domain /shared/pausing --data /shared/data --account research >/root/init &&
+		sed -n 's/^  //p' /root/init | sh -e &&
 		slurmgate image add probe /shared/probe.sif && systemctl enable --now slurmgate`)
-	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
+	h.until("test -S /run/slurmgate/gateway.sock")
 }
 
 // signer starts the signer under its unit, and asks it as the gateway's user.
@@ -182,7 +183,7 @@ func TestInstall(t *testing.T) {
 	h.says("slurmgate version", made.old.version)
 	h.signer()
 	executing := h.submit("1")
-	h.until("test -e /shared/slurmgate/runs/" + executing + "/a1/out/started")
+	h.until("test -e /shared/lab/slurmgate/runs/" + executing + "/a1/out/started")
 	h.must("scontrol update PartitionName=main State=DOWN")
 	waiting := h.submit("2")
 	before := h.must(pid)
@@ -194,7 +195,7 @@ func TestInstall(t *testing.T) {
 	h.says("systemctl is-active slurmgate-signer; readlink /proc/$(systemctl show -P MainPID slurmgate-signer)/exe",
 		"active\n/usr/bin/slurmgate")
 	h.says(`readlink /proc/$(`+pid+`)/exe; slurmgate version`, "/usr/bin/slurmgate\nslurmgate "+made.new.version)
-	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
+	h.until("test -S /run/slurmgate/gateway.sock")
 	h.says("runuser -u slurmgate -- slurmgate get "+executing, "running")
 	h.says("runuser -u slurmgate -- slurmgate get "+waiting, "queued")
 	h.must("scontrol update PartitionName=main State=UP")
@@ -216,18 +217,18 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the gateway was process %s and is process %s", before, after)
 	}
 	h.must("mv /root/site.yaml /etc/slurmgate/ && systemctl restart slurmgate")
-	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
+	h.until("test -S /run/slurmgate/gateway.sock")
 
 	h.must("systemctl start slurmgate-gc slurmgate-backup || { journalctl -n 20 -u slurmgate-gc -u slurmgate-backup; exit 1; }")
 	h.must("test -n \"$(find /var/backups/slurmgate -name 'ledger.db*')\"")
 
 	left := h.submit("3")
-	h.until("test -e /shared/slurmgate/runs/" + left + "/a1/out/started")
+	h.until("test -e /shared/lab/slurmgate/runs/" + left + "/a1/out/started")
 	h.says("dpkg -r slurmgate", "jobs in flight go on")
 	h.must("test ! -e /usr/bin/slurmgate && test -e /var/lib/slurmgate/ledger.db && test -e /etc/slurmgate/site.yaml")
 	h.says("systemctl is-active slurmgate; systemctl is-failed slurmgate; squeue -h -u slurmgate -o %T", "RUNNING")
 	h.says("dpkg -i /shared/new.deb && systemctl enable --now slurmgate", "Next: systemctl enable --now slurmgate")
-	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
+	h.until("test -S /run/slurmgate/gateway.sock")
 	h.finish(left)
 
 	h.says("dpkg -P slurmgate", "/var/lib/slurmgate", "still there", "/etc/slurmgate-signer, which has the key")
