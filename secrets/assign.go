@@ -19,7 +19,7 @@ const (
 func assigned(text string, from, to int) (s Span, ok bool) {
 	from, to = identifierAround(text, from, to)
 	at, how := separator(text, from, to)
-	if how == nothing {
+	if how == nothing || ownID.MatchString(text[from:to]) {
 		return s, false
 	}
 	strength := Name(text[from:to])
@@ -85,6 +85,9 @@ func looksLikeType(v string) bool {
 func ours(text string, from int) bool {
 	return claimToken.MatchString(text[from:min(len(text), from+64)]) && (from == 0 || text[from-1] == ' ' || text[from-1] == '\n')
 }
+
+// ownID matches an id of the gateway's own, whose random letters may spell a name. A role follows it: run_…:result.
+var ownID = regexp.MustCompile(`^(?:run|batch|art|proj|tok|apr|prn)_[0-9A-HJKMNP-TV-Z]{26}$`)
 
 var claimToken = regexp.MustCompile(`^token=[0-9a-f]{32}(?:\s|$)`)
 
