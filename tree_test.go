@@ -131,8 +131,8 @@ var (
 var libraries = map[string]string{
 	"github.com/alecthomas/kong": "the command line, declared as structs",
 	"github.com/go-chi/chi/v5":   "HTTP routes (CARD-07)",
-	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; go-oidc is for ID tokens: it fetches keys for each unknown key id, " +
-		"keeps withdrawn keys, and shows neither a token's type nor a key's",
+	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; go-oidc is for ID tokens: it fetches keys for each " +
+		"unknown key id, keeps withdrawn keys, and shows neither a token's type nor a key's",
 	"github.com/go-json-experiment/json": "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does " +
 		"neither",
 	"github.com/google/go-containerregistry": "registries: names, logins, manifests, and the registry of the tests (DATA-06); layers are " +

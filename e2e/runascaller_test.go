@@ -92,8 +92,9 @@ func callersInArrays(t *testing.T, s *site) {
 			}
 			kept += (len(ids) + 1) / 2
 		}
+		all := strings.Join(slices.Collect(maps.Keys(arrays)), ",")
 		until(t, "end of the cancelled tasks", func() bool {
-			return shell(t, "root", `squeue -h -r -j "$1" -t PENDING -o %K | wc -l`, strings.Join(slices.Collect(maps.Keys(arrays)), ",")) == fmt.Sprint(kept)
+			return shell(t, "root", `squeue -h -r -j "$1" -t PENDING -o %K | wc -l`, all) == fmt.Sprint(kept)
 		})
 		seen := s.looksAtQueue()
 		until(t, "two more queries of the queue", func() bool { return s.looksAtQueue() >= seen+2 })

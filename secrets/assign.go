@@ -86,8 +86,8 @@ func ours(text string, from int) bool {
 	return claimToken.MatchString(text[from:min(len(text), from+64)]) && (from == 0 || text[from-1] == ' ' || text[from-1] == '\n')
 }
 
-// ownID matches an id of the gateway's own, whose random letters may spell a name. A role follows it: run_…:result.
-var ownID = regexp.MustCompile(`^(?:run|batch|art|proj|tok|apr|prn)_[0-9A-HJKMNP-TV-Z]{26}$`)
+// ownID matches an id whose random letters may spell a name. A role follows it: run_…:result.
+var ownID = regexp.MustCompile(`^` + ownIDs + `$`)
 
 var claimToken = regexp.MustCompile(`^token=[0-9a-f]{32}(?:\s|$)`)
 

@@ -74,11 +74,14 @@ func random(s string) bool {
 		2*k.changes >= len(s)
 }
 
+// ownIDs matches an id of the gateway's own: of a run, a batch, an artifact and so on, never of a bearer token (sgt_).
+const ownIDs = `(?:run|batch|art|file|proj|tok|apr|prn)_[0-9A-HJKMNP-TV-Z]{26}`
+
 // known are the beginnings of checksums, of public keys in base64, and ids of ours.
-var known = regexp.MustCompile(`^(?:sha\d{1,3}|md5|blake\w*)[-=_]|^AAAA|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}`)
+var known = regexp.MustCompile(`^(?:sha\d{1,3}|md5|blake\w*)[-=_]|^AAAA|` + ownIDs)
 
 // identifiers are forms of names, checksums, times and places that are no secrets, however random they seem.
-var identifiers = regexp.MustCompile(`^(?:[0-9a-fA-F]{8,}|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}|` +
+var identifiers = regexp.MustCompile(`^(?:[0-9a-fA-F]{8,}|` + ownIDs + `|` +
 	`(?:sha\d{1,3}|md5)[:=-]\S+|` +
 	`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|` + // UUID
 	`[A-Z]{14}-[A-Z]{10}-[A-Z]|` + // InChIKey

@@ -10,7 +10,7 @@ import (
 // is the role of an output, and no secret.
 func TestOwnIDsAreNoNames(t *testing.T) {
 	s := secrets.New()
-	for _, prefix := range []string{"run_", "batch_", "art_"} {
+	for _, prefix := range []string{"run_", "batch_", "art_", "file_", "prn_"} {
 		for _, letters := range []string{"PASSWD", "PWD", "SECRET", "PASS", "KEY"} {
 			for _, at := range []int{0, 7, 15} {
 				digits := "5KQH49R728H685RA4CX0Z1V3M9"

@@ -66,29 +66,32 @@ func (p page) There() string {
 	return "here"
 }
 
-// folders returns the commands that make the folders, and those that let the package's unit write there.
-func (p page) folders() []string {
-	list := []string{fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)}
+// dropIn is the command that lets the package's unit write to more folders, the second argument. The first one is the
+// folder of its drop-ins.
+const dropIn = `install -d %[1]s && ` +
+	`printf '[Unit]\nRequiresMountsFor=%[2]s\n[Service]\nReadWritePaths=%[2]s\n' >%[1]s/folders.conf && systemctl daemon-reload`
+
+// folders returns the commands that make the folders, and the one that lets the package's unit write there.
+func (p page) folders() (list []string) {
+	state := fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)
 	if p.OverSFTP() {
-		list = append(list, p.Login.command(p.Key)+fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore()))
+		list = []string{state, p.Login.command(p.Key) + fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore())}
 	} else {
-		list = append([]string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
-			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir())}, list...)
+		list = []string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
+			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir()), state}
 	}
 	if more := p.unitFolders(); p.Service() != "" && len(more) > 0 {
-		const dropIn = "/etc/systemd/system/" + unit + ".d"
-		list = append(list, fmt.Sprintf(`install -d %s && printf '[Unit]\nRequiresMountsFor=%[2]s\n[Service]\nReadWritePaths=%[2]s\n' >%[1]s/folders.conf && `+
-			"systemctl daemon-reload", dropIn, strings.Join(more, " ")))
+		list = append(list, fmt.Sprintf(dropIn, "/etc/systemd/system/"+unit+".d", strings.Join(more, " ")))
 	}
 	return list
 }
 
-// unitFolders returns the folders that the gateway writes to, but for those that the package's unit names.
+// unitFolders returns the folders that the gateway writes to and that the package's unit does not name.
 func (p page) unitFolders() (list []string) {
-	if dir := filepath.Dir(p.RunsDir()); !p.OverSFTP() && dir != "/shared/slurmgate" {
+	if dir := filepath.Dir(p.RunsDir()); !p.OverSFTP() && dir != unitShared {
 		list = append(list, dir)
 	}
-	if p.StateDir != "/var/lib/slurmgate" {
+	if p.StateDir != localState {
 		list = append(list, p.StateDir)
 	}
 	return list
@@ -102,8 +105,11 @@ func (p page) Socket() string {
 	return ""
 }
 
-// unit is the package's.
-const unit = "slurmgate.service"
+// The package's unit, and the folder on the shared filesystem that it may write to.
+const (
+	unit       = "slurmgate.service"
+	unitShared = "/shared/slurmgate"
+)
 
 // Service returns the unit of the package, if this gateway's user is the package's user or that of the unit on this
 // host.
