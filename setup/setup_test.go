@@ -170,6 +170,15 @@ func TestUnitMayWriteToTheFolders(t *testing.T) {
 	if last := files.Commands[len(files.Commands)-1]; !strings.Contains(last, want) {
 		t.Errorf("the last command is\n%s\nwant a drop-in with %s", last, want)
 	}
+	unit, err := os.ReadFile("../packaging/slurmgate.service")
+	must(t, err)
+	found.Shared, found.StateDir = "/shared", "/var/lib/slurmgate"
+	files, err = setup.Compose(found, time.Unix(1_800_000_000, 0))
+	must(t, err)
+	named := strings.Contains(string(unit), "\nReadWritePaths=-/shared/slurmgate\n") && strings.Contains(string(unit), "\nStateDirectory=slurmgate\n")
+	if all := strings.Join(files.Commands, "\n"); strings.Contains(all, "systemctl") || !named {
+		t.Errorf("for the folders that the unit names (%v) the commands are\n%s\nwant no drop-in", named, all)
+	}
 }
 
 // A domain is copied, and keeps its policy except for what concerns Slurm.
