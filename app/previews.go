@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
@@ -46,7 +45,7 @@ func (g *Gateway) previews() []Operation {
 	}, {
 		ID: "artifact.preview.image", Title: "Preview a picture", Verb: "artifact preview",
 		Description: "Returns a PNG artifact as a small PNG in base64, without metadata.",
-		Chat:        gate.Chat{Has: true, Picture: "data_base64"},
+		Chat:        gate.Chat{Has: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
 		Does: withProvenance(g, g.previewImage),
@@ -129,7 +128,7 @@ type ImageAnswer struct {
 	MimeType   string `json:"mime_type"` // of data_base64
 	Width      int    `json:"width"`
 	Height     int    `json:"height"`
-	Data       string `json:"data_base64"`
+	Data       []byte `json:"data_base64"`
 }
 
 func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (out ImageAnswer, err error) {
@@ -143,7 +142,7 @@ func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (o
 	}
 	p, err := g.Pictures.PreviewImage(ctx, f, x.SizeBytes, a.MaxEdge, min(pictureBytes, int(g.Policy.Limits.PreviewBytes)))
 	return ImageAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth, FullHeight: p.FullHeight,
-		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, err
+		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: p.PNG}, err
 }
 
 // atMost returns what a call asks for, up to policy's limit; 0 asks for the limit.

@@ -1,7 +1,8 @@
 // Package blocks describes an answer before a face shows it: the shell on lines, a chat in few bytes.
 //
 // Nouns: a document is a list of blocks, in the order in which they are read; a block is a sentence, advice, facts, a table, a schema,
-// a quote, artifacts, warnings, next steps, or how a list continues; a value is an argument of a sentence, of a fact or of a cell.
+// a quote, a picture, artifacts, warnings, next steps, or how a list continues; a value is an argument of a sentence, of a fact or of a
+// cell.
 //
 // Values are strings and numbers of ours, and what a face has its own form for: [Data], [Reason], [Bytes], [time.Time], [Verb], [Next] and
 // [Sentence]. nil, an empty string and a pointer to nothing are values that are missing; another pointer is the value that it points to.
@@ -202,6 +203,13 @@ type Quote struct {
 	List bool   // its lines are whole or left out
 }
 
+// Picture is a picture made of a file of others. The shell leaves it out.
+type Picture struct {
+	Media string // its media type, e.g. image/png
+	Data  []byte
+	Key   string // of the data in the answer
+}
+
 // Artifacts are the artifacts that an answer names by id, so that a reader can open them.
 type Artifacts []Artifact
 
@@ -237,6 +245,7 @@ func (Lines) block()     {}
 func (Table) block()     {}
 func (Schema) block()    {}
 func (Quote) block()     {}
+func (Picture) block()   {}
 func (Artifacts) block() {}
 func (Links) block()     {}
 func (Warnings) block()  {}

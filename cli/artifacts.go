@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/base64"
 	"io"
 	"os"
 
@@ -149,11 +148,7 @@ func (c artifactVerifyCmd) Run(ctx context.Context, a *Shell) error {
 // showPicture saves a picture, or describes it.
 func (a *Shell) showPicture(p app.ImageAnswer, to string) error {
 	if to != "" {
-		data, err := base64.StdEncoding.DecodeString(p.Data)
-		if err != nil {
-			return fault.Wrap(fault.Internal, "", "the picture cannot be read", err)
-		}
-		if err := newFile(to, func(f *os.File) error { _, err := f.Write(data); return err }); err != nil {
+		if err := newFile(to, func(f *os.File) error { _, err := f.Write(p.Data); return err }); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,6 @@ type Chat struct {
 	Instead   string  // the operation that a chat calls where a step names this one; empty: this one
 	Correct   string  // how to put a wrong call right; empty: an example of a call shows it
 	Handles   Handles // where a call that executes may name files that are not imported yet
-	Picture   string  // the key of the result with a picture's bytes, which a chat sends as a picture; empty: none
 }
 
 // Handles says where the arguments of a call may have handles of files in place of artifact ids.

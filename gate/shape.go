@@ -28,6 +28,7 @@ func typeSchema(t reflect.Type, described bool) json.RawMessage {
 var (
 	timeType = reflect.TypeFor[time.Time]()
 	rawType  = reflect.TypeFor[json.RawMessage]()
+	byteType = reflect.TypeFor[[]byte]()
 )
 
 func shape(t reflect.Type, described bool) map[string]any {
@@ -36,6 +37,8 @@ func shape(t reflect.Type, described bool) map[string]any {
 		return map[string]any{"type": "string", "format": "date-time"}
 	case t == rawType:
 		return map[string]any{}
+	case t == byteType: // encoding/json writes it so
+		return map[string]any{"type": "string", "contentEncoding": "base64"}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

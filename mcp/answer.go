@@ -32,15 +32,17 @@ func answer(words func([]fault.Step) string, t gate.Tool, req gate.Request, res 
 	if t.OfService() {
 		return served(t, req, res, structured)
 	}
-	shown, structured := picture(t, structured)
+	d := said(t, structured)
+	shown, structured := pictures(d, structured)
 	out := &sdk.CallToolResult{StructuredContent: structured, Meta: correlation(req, res.TraceID)}
-	var d blocks.Document
 	cuts := cutter{cell: 256}
-	for more := true; more; more = cuts.shorten(d, out) {
-		d = said(t, out.StructuredContent)
+	for more := true; more; {
 		out.Content = []sdk.Content{&sdk.TextContent{Text: documentText(words, t.Name(), d)}}
 		for _, l := range links(d) {
 			out.Content = append(out.Content, l)
+		}
+		if more = cuts.shorten(d, out); more {
+			d = said(t, out.StructuredContent)
 		}
 	}
 	if res.ResultRef != nil {
@@ -55,9 +57,7 @@ func answer(words func([]fault.Step) string, t gate.Tool, req gate.Request, res 
 		}
 		out.Content = []sdk.Content{&sdk.TextContent{Text: text}}
 	}
-	if shown != nil {
-		out.Content = append(out.Content, shown)
-	}
+	out.Content = append(out.Content, shown...)
 	return out
 }
 

@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"slices"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"slurmgate/blocks"
 	"slurmgate/gate"
 	"slurmgate/visible"
 )
@@ -87,34 +89,32 @@ func edited(raw json.RawMessage, change func(doc map[string]any)) json.RawMessag
 	return raw
 }
 
-// picture takes a picture out of the structured content; nil without one. It is sent as the protocol's image content,
-// which a client shows, and not also as a text that no model can read.
-func picture(t gate.Tool, structured json.RawMessage) (*sdk.ImageContent, json.RawMessage) {
-	var p struct {
-		MIME string `json:"mime_type"`
+// pictures returns the pictures of a document as the protocol's image content, which a client shows, and the structured content without
+// their data, which no model can read as a text.
+func pictures(d blocks.Document, structured json.RawMessage) (out []sdk.Content, rest json.RawMessage) {
+	for _, b := range d {
+		if p, ok := b.(blocks.Picture); ok {
+			out = append(out, &sdk.ImageContent{Data: p.Data, MIMEType: p.Media})
+			structured = edited(structured, func(doc map[string]any) { delete(doc, p.Key) })
+		}
 	}
-	var all map[string]json.RawMessage
-	var data []byte
-	if t.Chat.Picture == "" || json.Unmarshal(structured, &p) != nil || json.Unmarshal(structured, &all) != nil ||
-		json.Unmarshal(all[t.Chat.Picture], &data) != nil || len(data) == 0 {
-		return nil, structured
-	}
-	rest := edited(structured, func(doc map[string]any) { delete(doc, t.Chat.Picture) })
-	return &sdk.ImageContent{Data: data, MIMEType: p.MIME}, rest
+	return out, structured
 }
 
-// outputSchema returns the schema of a chat's structured content: the registry's schema, for a picture without the
-// bytes that are sent separately.
+// outputSchema returns the schema of a chat's structured content: the registry's schema without the bytes that are sent separately.
 func outputSchema(t gate.Tool) json.RawMessage {
-	if t.Chat.Picture == "" {
+	if t.OfService() || !bytes.Contains(t.Output, []byte("contentEncoding")) {
 		return t.Output
 	}
 	return edited(t.Output, func(doc map[string]any) {
-		if props, ok := doc["properties"].(map[string]any); ok {
-			delete(props, t.Chat.Picture)
+		properties, _ := doc["properties"].(map[string]any)
+		required, _ := doc["required"].([]any)
+		for name, schema := range properties {
+			if s, ok := schema.(map[string]any); ok && s["contentEncoding"] != nil {
+				delete(properties, name)
+				required = slices.DeleteFunc(required, func(other any) bool { return other == name })
+			}
 		}
-		if required, ok := doc["required"].([]any); ok {
-			doc["required"] = slices.DeleteFunc(required, func(name any) bool { return name == t.Chat.Picture })
-		}
+		doc["required"] = required
 	})
 }
