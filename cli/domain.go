@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"slurmgate/app"
 	"slurmgate/fault"
@@ -50,19 +49,6 @@ func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
 		if len(r.Missing) == 0 {
 			fmt.Fprintln(w, "no mistakes")
 		}
-	})
-}
-
-type toolInitCmd struct{ app.InitArgs }
-
-// Run writes a first toolpack.
-func (c toolInitCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "tool.init", c.InitArgs, func(w io.Writer, r app.InitAnswer) {
-		fmt.Fprintf(w, "wrote %s\n", r.File)
-		if r.Manifest != "" {
-			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, "manifest.yaml"), r.Manifest)
-		}
-		printNext(w, fault.Do("tool check", "dir", c.Dir))
 	})
 }
 

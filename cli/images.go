@@ -4,31 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"slurmgate/app"
 	"slurmgate/fault"
 )
-
-type toolCheckCmd struct{ app.CheckArgs }
-
-// Run checks a folder.
-func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "tool.check", c.CheckArgs, func(w io.Writer, r app.CheckAnswer) {
-		if len(r.Tools) == 0 {
-			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml, and no manifest that lists a service worker\n", r.Dir)
-			printNext(w, fault.Do("tool init", "dir", r.Dir))
-			return
-		}
-		fmt.Fprintf(w, "%d tools, no mistakes: %s\n", len(r.Tools), strings.Join(r.Tools, " "))
-		for _, note := range r.Notes {
-			fmt.Fprintln(w, "warning: "+note)
-		}
-		for _, m := range r.Missing {
-			printNext(w, fault.Do("image add", "name", m))
-		}
-	})
-}
 
 // Image groups the verbs on images.
 type Image struct {

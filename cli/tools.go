@@ -12,12 +12,12 @@ import (
 type Tool struct {
 	List  Call[app.ToolListArgs, app.ToolList] `cmd:"" default:"withargs" help:"List the tools."`
 	Show  toolShowCmd                          `cmd:"" help:"Show a tool's contract."`
-	Check toolCheckCmd                         `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report all problems."`
+	Check Call[app.CheckArgs, app.CheckAnswer] `cmd:"" help:"Check a folder of toolpacks, or a whole domain, and report all problems."`
 
-	Convert toolConvertCmd `cmd:"" help:"Convert the tools of another system into files of a domain."`
-	Init    toolInitCmd    `cmd:"" help:"Write a first toolpack that loads without changes."`
-	Schema  toolSchemaCmd  `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
-	Runner  toolRunnerCmd  `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
+	Convert Call[app.ConvertArgs, app.ConvertAnswer] `cmd:"" help:"Convert the tools of another system into files of a domain."`
+	Init    Call[app.InitArgs, app.InitAnswer]       `cmd:"" help:"Write a first toolpack that loads without changes."`
+	Schema  toolSchemaCmd                            `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
+	Runner  toolRunnerCmd                            `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
 }
 
 type toolShowCmd struct{ app.ToolArgs }
