@@ -59,8 +59,9 @@ func (s *site) startedAfter(at time.Time) (late []string) {
 // short: many runs
 func TestCancelAllStopsWhatWouldStart(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "probing")
+	s := newSite(t, "probing", func(f *siteFile) { f.Apptainer = f.Dir + "/files/apptainer" })
 	s.chainTools("one", "two", "three")
+	release := s.holdPrograms()
 	s.serve()
 	s.ok(nil, "batch", "run", "--steps", s.file("steps.yaml", chainSteps), "--sheet", s.samples("chain", "text", 20), "--name", "chain")
 	s.ok(nil, "batch", "run", "chain.one", "--sheet", s.samples("rows", "text", 40), "--name", "rows")
@@ -75,6 +76,7 @@ func TestCancelAllStopsWhatWouldStart(t *testing.T) {
 	if s.ok(&would, "cancel-all"); fmt.Sprint(would.Batches) != "[{rows} {chain}]" {
 		t.Errorf("cancel-all without --yes lists the batches %v, want rows and chain", would.Batches)
 	}
+	release()
 	var out struct {
 		Failed []string
 	}

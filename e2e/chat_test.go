@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -122,18 +121,16 @@ func TestChat(t *testing.T) {
 				f.Partition, f.Apptainer = partition, f.Dir+"/files/apptainer"
 			})
 			s.replace("domain/policies.yaml", "partitions_allowlist: [main, short]", "partitions_allowlist: ["+partition+"]")
-			// The job runs as long as the test wants it to: Apptainer starts when the file is there.
-			s.file("apptainer", "#!/bin/bash\nuntil [ -e "+s.dir+"/files/go ]; do /bin/sleep 0.2; done\nexec /usr/bin/apptainer \"$@\"\n")
-			must(t, os.Chmod(host(s.dir)+"/files/apptainer", 0o755))
+			release := s.holdPrograms()
 			s.serve()
 			c := s.chat(t, version)
-			c.talk(s, partition)
+			c.talk(s, partition, release)
 			t.Logf("largest answer %d bytes", c.largest)
 		})
 	}
 }
 
-func (c *chat) talk(s *site, partition string) {
+func (c *chat) talk(s *site, partition string, release func()) {
 	t := c.t
 	var in artifactRow
 	c.expect(c.say("artifact_import", tree{"path": data("reads-small.fastq.gz")}, &in), "Imported: ", "FASTQ_GZ")
@@ -158,7 +155,7 @@ func (c *chat) talk(s *site, partition string) {
 	if got.Ready {
 		t.Fatal("ready before it is")
 	}
-	must(t, os.WriteFile(host(s.dir)+"/files/go", nil, 0o644))
+	release()
 	until(t, "result", func() bool {
 		c.say("slurm_job_collect", tree{"run_id": run.RunID, "wait_seconds": 20}, &got)
 		return got.Ready

@@ -124,6 +124,14 @@ func (s *site) addTool(id, pack string) {
 	must(s.t, giveToLab(host(s.dir)))
 }
 
+// holdPrograms makes the program of each job wait until release is called. The site's Apptainer is files/apptainer.
+func (s *site) holdPrograms() (release func()) {
+	s.t.Helper()
+	s.file("apptainer", "#!/bin/bash\nuntil [ -e "+s.dir+"/files/go ]; do /bin/sleep 0.2; done\nexec /usr/bin/apptainer \"$@\"\n")
+	must(s.t, os.Chmod(host(s.dir)+"/files/apptainer", 0o755))
+	return func() { s.file("go", "") }
+}
+
 // file writes a file of lab's into the folder that the policy allows, and returns its path.
 func (s *site) file(name, content string) string {
 	s.t.Helper()
