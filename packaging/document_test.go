@@ -5,13 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// INSTALL.md, word for word: every block marked sh runs, in order, as root on a login node whose init is systemd, and prints what the block
-// after it shows. proves CARD-01 OPS-01
+// INSTALL.md and docs/run/port.md, word for word: every block marked sh runs, in order, as root on a login node whose init is systemd, and
+// prints what the block after it shows. The port is opened before the last block of INSTALL.md removes the package. proves CARD-01 OPS-01
 func TestInstallDocument(t *testing.T) {
 	h := start(t)
 	for from, to := range map[string]string{made.new.file(t, "*.deb"): "root", "build/images": "root", "build/data/aln.bam": "data"} {
@@ -26,30 +27,28 @@ func TestInstallDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, prepared)
 	}
-	document, err := os.ReadFile(filepath.Join(made.repo, "INSTALL.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	install, port := blocks(t, "INSTALL.md"), blocks(t, "docs/run/port.md")
+	last := len(install) - 1
 	began, ran := time.Now(), 0
-	for _, b := range blocks(document) {
+	for _, b := range slices.Concat(install[:last], port, install[last:]) {
 		out, err := run(b.script)
-		t.Logf("INSTALL.md:%d\n%s%s", b.line, b.script, out)
+		t.Logf("%s:%d\n%s%s", b.file, b.line, b.script, out)
 		if err != nil {
 			journal, _ := run("systemctl status --no-pager --lines=40 slurmgate; true")
-			t.Fatalf("INSTALL.md:%d: %v\n%s%s\n%s", b.line, err, b.script, out, journal)
+			t.Fatalf("%s:%d: %v\n%s%s\n%s", b.file, b.line, err, b.script, out, journal)
 		}
 		rest := masked(out + "\n")
 		for _, want := range b.shown {
 			_, after, ok := strings.Cut("\n"+rest, "\n"+masked(want))
 			if !ok {
-				t.Errorf("INSTALL.md:%d: the line %q is not printed in its place:\n%s", b.line, want, out)
+				t.Errorf("%s:%d: the line %q is not printed in its place:\n%s", b.file, b.line, want, out)
 				break
 			}
 			rest = after
 		}
 		ran += strings.Count(b.script, "\n")
 	}
-	t.Logf("%d lines of %s ran in %s", ran, "INSTALL.md", time.Since(began).Round(time.Second))
+	t.Logf("%d lines ran in %s", ran, time.Since(began).Round(time.Second))
 	if ran < 20 {
 		t.Errorf("only %d lines ran", ran)
 	}
@@ -59,21 +58,27 @@ func TestInstallDocument(t *testing.T) {
 	}
 }
 
-// block is a script of INSTALL.md and the lines that it prints, without those left out.
+// block is a script of a document and the lines that it prints, without those left out.
 type block struct {
+	file   string
 	line   int
 	script string
 	shown  []string
 }
 
-func blocks(document []byte) (list []block) {
+func blocks(t *testing.T, file string) (list []block) {
+	t.Helper()
+	document, err := os.ReadFile(filepath.Join(made.repo, file))
+	if err != nil {
+		t.Fatal(err)
+	}
 	fence, lines := "", strings.Split(string(bytes.TrimSpace(document)), "\n")
 	last := -1 // the line after a script
 	for i, line := range lines {
 		switch {
 		case fence == "" && strings.HasPrefix(line, "```"):
 			if fence = line; line == "```sh" {
-				list = append(list, block{line: i + 2})
+				list = append(list, block{file: file, line: i + 2})
 			} else if line == "```" && last >= 0 && strings.TrimSpace(strings.Join(lines[last:i], "")) == "" {
 				fence = "shown"
 			}

@@ -10,7 +10,7 @@ import (
 // HTTP is the port for programs and chats. No port is open if Listen is empty; the Unix socket always exists.
 type HTTP struct {
 	// Address and port, for example 127.0.0.1:8442. Default: none. The port speaks HTTP without TLS, so it must be a loopback address:
-	// put a reverse proxy with TLS in front of it. INSTALL.md shows one.
+	// put a reverse proxy with TLS in front of it. docs/run/port.md shows one.
 	Listen string `yaml:"listen"`
 	// true lets listen be an address that other hosts reach. Tokens then cross the network unencrypted; use it only on networks you
 	// trust or that are encrypted at a lower layer.
@@ -67,6 +67,6 @@ func (c *checker) listen(h HTTP) {
 	}
 	if !loopback && !h.Remote {
 		c.value("SITE-HTTP-LISTEN", "http.listen", h.Listen, "a loopback address, unless http.remote is true",
-			"put a reverse proxy with TLS in front of the port (INSTALL.md), or set http.remote if the network itself is trusted")
+			"put a reverse proxy with TLS in front of the port (docs/run/port.md), or set http.remote if the network itself is trusted")
 	}
 }
