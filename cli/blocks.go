@@ -63,7 +63,7 @@ func printDocument(w io.Writer, d blocks.Document, args any) {
 				fmt.Fprintf(w, "Arguments, as JSON Schema:\n%s\n", &pretty)
 			}
 		case blocks.Warnings:
-			printLines(w, "warning ", b)
+			printLines(w, "warning: ", b)
 		case blocks.Next:
 			printNext(w, b...)
 		case blocks.Advice:

@@ -34,7 +34,7 @@ run      run_1
 reason   tool_failed: exit 3
 created  2026-11-28 09:30:00
 output  art_1  log
-warning little room
+warning: little room
 batch  size    states
 b1     20 MiB  -
 1 of 9 batches
@@ -78,7 +78,7 @@ name (text)  n (integer)
 long|name    1
 c            22
 Next: slurmgate artifact preview art_1 --as table --first 5
-warning line 7 has 3 cells
+warning: line 7 has 3 cells
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("a table's preview at the shell (-want +got):\n%s", diff)

@@ -129,7 +129,7 @@ func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.Get
 			}
 		}
 	}
-	printLines(w, "warning ", g.Warnings)
+	printLines(w, "warning: ", g.Warnings)
 	switch {
 	case g.State != run.Succeeded:
 		printNext(w, g.NextSteps...)
