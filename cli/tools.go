@@ -16,8 +16,9 @@ type Tool struct {
 
 	Convert Call[app.ConvertArgs, app.ConvertAnswer] `cmd:"" help:"Convert the tools of another system into files of a domain."`
 	Init    Call[app.InitArgs, app.InitAnswer]       `cmd:"" help:"Write a first toolpack that loads without changes."`
-	Schema  toolSchemaCmd                            `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
-	Runner  toolRunnerCmd                            `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
+
+	Schema toolSchemaCmd `cmd:"" help:"Print the JSON Schema of *.tool.yaml, for editors."`
+	Runner toolRunnerCmd `cmd:"" help:"Print the program that calls the function of a python or node toolpack in its image."`
 }
 
 type toolShowCmd struct{ app.ToolArgs }

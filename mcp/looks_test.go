@@ -76,7 +76,12 @@ func TestSitesInChat(t *testing.T) {
 func TestPictures(t *testing.T) {
 	w := newWorld()
 	i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == "artifact.preview.image" })
-	w.tools[i].Output = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["artifact_id","data_base64","width"],"properties":{"artifact_id":{"type":"string"},"width":{"type":"integer"},"mime_type":{"type":"string"},"data_base64":{"type":"string","contentEncoding":"base64"}}}`)
+	w.tools[i].Output = gate.SchemaOf[struct {
+		ArtifactID string `json:"artifact_id"`
+		Width      int    `json:"width"`
+		MimeType   string `json:"mime_type,omitzero"`
+		Data       []byte `json:"data_base64"`
+	}]()
 	png := strings.Repeat("\x89PNG", 4000)
 	w.on("artifact.preview.image", map[string]any{"artifact_id": artID, "width": 3, "mime_type": "image/png",
 		"data_base64": base64.StdEncoding.EncodeToString([]byte(png))}, nil)
