@@ -57,7 +57,7 @@ func (g *Gateway) answers(t *testing.T, who gate.Principal, a gate.Approval, app
 
 // A person cannot approve through tokens: that person and all tokens created by that person, directly or through
 // tokens, count as one.
-func TestNobodyApprovesThroughTokens(t *testing.T) {
+func TestNoApprovalThroughOwnTokens(t *testing.T) {
 	g := tableGateway(t)
 	alice, bob := g.enrolled(t, gate.ByPeer, "1001 alice", "user:alice"), g.enrolled(t, gate.ByPeer, "1002 bob", "user:bob")
 	alice2 := g.enrolled(t, gate.ByPeer, "1003 alice", "user:alice") // another user of the same name
